@@ -1,0 +1,43 @@
+"""Simulated spectra to trained GLLiM models, image cubes to parameter maps with uncertainties.
+
+Importing specinvert registers the ``.gllim`` accessor; everything else is loaded when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from . import accessor as accessor
+
+if TYPE_CHECKING:
+    from .diagnostics.metrics import nrmse as nrmse
+    from .inverter import GLLiMInverter as GLLiMInverter
+    from .inverter import load_inverter as load_inverter
+    from .io.open import open_cube as open_cube
+    from .io.writers import save_maps as save_maps
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "GLLiMInverter": "inverter",
+    "load_inverter": "inverter",
+    "nrmse": "diagnostics.metrics",
+    "open_cube": "io.open",
+    "save_maps": "io.writers",
+}
+_MODULES = ("gllim",)
+
+__all__ = ["GLLiMInverter", "gllim", "load_inverter", "nrmse", "open_cube", "save_maps"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(f".{_PUBLIC[name]}", __name__), name)
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

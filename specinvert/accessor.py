@@ -1,0 +1,79 @@
+"""The accessor ``.gllim`` on DataArray and Dataset: wraps functions, holds nothing but the object."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+if TYPE_CHECKING:
+    from .inverter import GLLiMInverter
+
+
+class _Accessor:
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def invert(self, inverter: GLLiMInverter | str | PathLike[str], *args: Any, **options: Any) -> xr.Dataset:
+        """Parameter maps of these spectra: :meth:`specinvert.GLLiMInverter.invert`.
+
+        ``inverter`` is a fitted inverter, or the path of a model file.
+        """
+        return _inverter(inverter).invert(self._data, *args, **options)
+
+    def posterior(self, inverter: GLLiMInverter | str | PathLike[str], **options: Any) -> xr.Dataset:
+        """The posterior mixture of these spectra: :meth:`specinvert.GLLiMInverter.posterior`."""
+        return _inverter(inverter).posterior(self._data, **options)
+
+
+@xr.register_dataarray_accessor("gllim")
+class GLLiMDataArrayAccessor(_Accessor):
+    """``cube.gllim.invert(inverter)`` on a DataArray of spectra."""
+
+
+@xr.register_dataset_accessor("gllim")
+class GLLiMDatasetAccessor(_Accessor):
+    """``training.gllim.fit(...)`` and ``cube.gllim.invert(inverter)`` on a Dataset."""
+
+    def fit(
+        self,
+        spectra: str | None = None,
+        parameters: Any = None,
+        band_dim: str | None = None,
+        weights: Any = None,
+        *,
+        responsibilities: Any = None,
+        missing: str = "raise",
+        rechunk: str | None = None,
+        progress: Any = None,
+        **settings: Any,
+    ) -> GLLiMInverter:
+        """Train a :class:`specinvert.GLLiMInverter` with ``settings`` on this Dataset, and return it."""
+        from .inverter import GLLiMInverter
+
+        return GLLiMInverter(**settings).fit(
+            self._data,
+            spectra,
+            parameters,
+            band_dim,
+            weights,
+            responsibilities=responsibilities,
+            missing=missing,
+            rechunk=rechunk,
+            progress=progress,
+        )
+
+    def evaluate(self, inverter: GLLiMInverter | str | PathLike[str], **options: Any) -> xr.Dataset:
+        """Compare estimates with the parameters in this Dataset: :meth:`specinvert.GLLiMInverter.evaluate`."""
+        return _inverter(inverter).evaluate(self._data, **options)
+
+
+def _inverter(given: GLLiMInverter | str | PathLike[str]) -> GLLiMInverter:
+    from .inverter import GLLiMInverter, load_inverter
+
+    if isinstance(given, GLLiMInverter):
+        return given
+    if isinstance(given, str | PathLike):
+        return load_inverter(given)  # type: ignore[arg-type]
+    raise TypeError(f"expected a GLLiMInverter or the path of a model file, not {type(given).__name__}")

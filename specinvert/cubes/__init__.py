@@ -1,0 +1,1 @@
+"""xarray and dask: bands, units, nodata and the lazy inversion engine."""

@@ -1,0 +1,339 @@
+"""The band axis: which dimension it is, its wavelengths in nanometres, and matching one axis to another.
+
+Imports numpy and xarray only; units live in `units.py`. Wavelengths are matched in
+nanometres within a tolerance and never through xarray's float indexes, which silently drop coordinates that
+differ in the last digits.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from .units import NM_PER_UNIT, check_units, is_unknown, length_unit
+
+__all__ = [
+    "Bands",
+    "check_units",
+    "describe_bands",
+    "find_band_dim",
+    "is_wavelength_name",
+    "is_wavelength_units_key",
+    "match_bands",
+]
+
+logger = logging.getLogger(__name__)
+
+_STANDARD_NAMES = frozenset({"radiation_wavelength", "sensor_band_central_radiation_wavelength"})
+_SPELLINGS = (
+    *("wavelength", "radiationwavelength", "wavelen", "wvlen", "wvl", "wl", "lambda"),
+    *(
+        "wavelenght",
+        "wavelegth",
+        "wavelegnth",
+        "wavelenth",
+        "wavelngth",
+        "wavlength",
+        "wavelengh",
+        "wavelnegth",
+    ),
+)
+_NAME_PREFIX = re.compile(r"^(sensorband|band)?(center|centre|central|centered|mean|nominal)?")
+_NAME_UNIT = re.compile(
+    r"[\s_\-\[(]+(?P<unit>nm|nanomet(?:er|re)s?|um|µm|μm|microns?|micromet(?:er|re)s?)[\])]?$"
+)
+
+_SHORTEST_NM, _LONGEST_NM = 100.0, 1e5
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """The band axis of a training set or a cube.
+
+    Attributes
+    ----------
+    dim : name of the dimension.
+    size : number of bands, D.
+    wavelength : (D,) float64 in nanometres, in the order of the axis; None where the axis carries none.
+    unit : the unit the wavelengths came in ("nm", "um", "mm", "m", "angstrom"); None without wavelengths.
+    guessed : True where no unit was given and it was guessed from the values.
+    labels : (D,) the plain coordinate of the dimension where there are no wavelengths; None without one.
+    """
+
+    dim: str
+    size: int
+    wavelength: np.ndarray | None = None
+    unit: str | None = None
+    guessed: bool = False
+    labels: np.ndarray | None = None
+
+
+def is_wavelength_name(name: Hashable) -> bool:
+    """Tell whether `name` spells wavelength, in any case, with a prefix, a unit or a known slip."""
+    text = str(name).strip().lower()
+    letters = re.sub(r"[^a-z]", "", _NAME_UNIT.sub("", text))
+    return _NAME_PREFIX.sub("", letters).removesuffix("s") in _SPELLINGS
+
+
+def is_wavelength_units_key(key: Hashable) -> bool:
+    """Tell whether an attribute named `key` holds the unit of wavelengths, like "wavelength_units"."""
+    match = re.fullmatch(r"(.+?)[\s_\-]*units?", str(key).strip().lower())
+    return match is not None and is_wavelength_name(match[1])
+
+
+def find_band_dim(array: xr.DataArray, band_dim: str | None = None) -> str:
+    """Return the name of the dimension of `array` that carries wavelengths.
+
+    A dimension carries wavelengths where a 1-D numeric coordinate along it has a known spelling of
+    wavelength as its name, or a CF standard_name of one.
+
+    Parameters
+    ----------
+    array : spectra of any number of dimensions in any order.
+    band_dim : the answer, where the caller knows it; it only has to exist.
+
+    Raises
+    ------
+    ValueError : `band_dim` is no dimension of `array`; none or several dimensions carry wavelengths; or the
+        coordinate that should hold wavelengths holds text.
+
+    Examples
+    --------
+    >>> cube = xr.DataArray(np.zeros((2, 5)), dims=("b", "x"), coords={"wavelength": ("b", [500.0, 600.0])})
+    >>> find_band_dim(cube)
+    'b'
+    """
+    sizes = _sizes(array)
+    if band_dim is not None:
+        if band_dim not in array.dims:
+            raise ValueError(f"band_dim={band_dim!r} is not a dimension; the dimensions are {sizes}")
+        return band_dim
+    found = [dim for dim in array.dims if _wavelength_coordinate(array, dim) is not None]
+    if len(found) == 1:
+        return str(found[0])
+    if found:
+        names = ", ".join(repr(str(dim)) for dim in found)
+        raise ValueError(f"several dimensions carry wavelengths ({names} of {sizes}); pass band_dim=")
+    raise ValueError(
+        f"no dimension carries wavelengths (dimensions: {sizes}); pass band_dim= or attach a 1-D numeric "
+        "coordinate named 'wavelength' to the band dimension"
+    )
+
+
+def describe_bands(array: xr.DataArray, dim: str) -> Bands:
+    """Describe the axis `dim` of `array`, with wavelengths converted to nanometres where it carries them.
+
+    The unit is read from the coordinate's `units`, else from the array's attributes (`wavelength_units`),
+    else from the coordinate's name (`wavelength_nm`); failing these it is guessed where the values leave one
+    choice between nm, um and m, and the guess is logged.
+
+    Parameters
+    ----------
+    array : spectra, dimension `dim` among theirs; wavelengths need not be monotonic.
+    dim : the band dimension, as `find_band_dim` returns it.
+
+    Raises
+    ------
+    ValueError : wavelengths are text, NaN, not positive or repeated; their unit is not one of length, is
+        missing and cannot be guessed, or contradicts the values.
+    """
+    if dim not in array.dims:
+        raise ValueError(f"{dim!r} is not a dimension; the dimensions are {_sizes(array)}")
+    size = array.sizes[dim]
+    coordinate = _wavelength_coordinate(array, dim)
+    if coordinate is None and dim in array.coords and length_unit(array.coords[dim].attrs.get("units")):
+        coordinate = array.coords[dim]
+    if coordinate is None:
+        labels = array.coords[dim].values.copy() if dim in array.coords else None
+        return Bands(dim=dim, size=size, labels=labels)
+    values = np.asarray(coordinate.values, dtype=np.float64)
+    name = str(coordinate.name)
+    _check_wavelengths(values, name, dim)
+    unit = _declared_unit(coordinate, array.attrs)
+    guessed = unit is None
+    if unit is None:
+        unit = _guess_unit(values, name)
+    nanometres = values * NM_PER_UNIT[unit]
+    if nanometres.size and not _plausible(nanometres):
+        likely = [u for u in ("nm", "um", "m") if _plausible(values * NM_PER_UNIT[u])]
+        hint = f" (they look like {' or '.join(likely)})" if likely else ""
+        raise ValueError(
+            f"units {unit!r} contradict the values of {name!r}, {_span(values)}{hint}; "
+            "correct the coordinate's 'units' attribute or its values"
+        )
+    return Bands(dim=dim, size=size, wavelength=nanometres, unit=unit, guessed=guessed)
+
+
+def match_bands(wanted: Bands, offered: Bands, tolerance: float = 1.0) -> np.ndarray:
+    """Return, for every wanted band, the index of the offered band to use.
+
+    With wavelengths on both sides each wanted band takes the nearest offered one within `tolerance`; an
+    offered band serves once, the closest pair first. Offered bands may be more, and in any order. Without
+    wavelengths on both sides the counts must agree and labels, where both have them, too.
+
+    Parameters
+    ----------
+    wanted : the bands of the model.
+    offered : the bands of the cube.
+    tolerance : largest accepted difference in nanometres.
+
+    Returns
+    -------
+    (wanted.size,) integer indices into the offered axis.
+
+    Raises
+    ------
+    ValueError : a wanted band has no partner, counts or labels differ, only one side has wavelengths, or
+        `tolerance` is negative or NaN.
+    """
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance={tolerance} must be a number of nanometres, 0 or more")
+    if wanted.wavelength is not None and offered.wavelength is not None:
+        return _match_wavelengths(wanted.wavelength, offered.wavelength, tolerance)
+    if wanted.wavelength is not None or offered.wavelength is not None:
+        has, lacks = ("training", "cube") if wanted.wavelength is not None else ("cube", "training")
+        dim = offered.dim if lacks == "cube" else wanted.dim
+        raise ValueError(
+            f"bands of the {has} have wavelengths and those of the {lacks} have none; attach a 'wavelength' "
+            f"coordinate along {dim!r} of the {lacks}, or drop it from the {has} to match by position"
+        )
+    if wanted.size != offered.size:
+        raise ValueError(
+            f"{wanted.size} bands in training but {offered.size} in the cube, and no wavelengths to match "
+            "them by; select the same bands, or attach a 'wavelength' coordinate to both"
+        )
+    if wanted.labels is None or offered.labels is None:
+        return np.arange(wanted.size)
+    return _match_labels(list(wanted.labels), list(offered.labels))
+
+
+def _wavelength_coordinate(array: xr.DataArray, dim: Hashable) -> xr.DataArray | None:
+    named: list[xr.DataArray] = [
+        coordinate
+        for name, coordinate in array.coords.items()
+        if coordinate.dims == (dim,)
+        and (is_wavelength_name(name) or coordinate.attrs.get("standard_name") in _STANDARD_NAMES)
+    ]
+    numeric = [coordinate for coordinate in named if coordinate.dtype.kind in "iuf"]
+    if named and not numeric:
+        name, kind = named[0].name, named[0].dtype
+        raise ValueError(
+            f"coordinate {name!r} along {dim!r} should hold wavelengths but holds {kind} values; use numbers"
+        )
+    if not numeric:
+        return None
+    return min(numeric, key=lambda c: (c.name != dim, str(c.name).lower() != "wavelength"))
+
+
+def _check_wavelengths(values: np.ndarray, name: str, dim: str) -> None:
+    count = values.size
+    for bad, word in ((~np.isfinite(values), "NaN or infinite"), (values <= 0, "not positive")):
+        if bad.any():
+            where = np.flatnonzero(bad)
+            raise ValueError(
+                f"{name!r} is {word} for {where.size} of {count} bands (positions {_some(where)}); "
+                f"drop those bands with .isel({dim}=...) or correct them"
+            )
+    unique, counts = np.unique(values, return_counts=True)
+    if unique.size < count:
+        raise ValueError(
+            f"{name!r} holds repeated values ({_some(unique[counts > 1])}); drop one band of each pair with "
+            f".isel({dim}=...) or correct them"
+        )
+
+
+def _declared_unit(coordinate: xr.DataArray, attrs: Mapping[Hashable, object]) -> str | None:
+    name = str(coordinate.name)
+    given = coordinate.attrs.get("units")
+    if is_unknown(given):
+        given = next((value for key, value in attrs.items() if is_wavelength_units_key(key)), None)
+    if is_unknown(given):
+        suffix = _NAME_UNIT.search(name.strip().lower())
+        given = suffix["unit"] if suffix else None
+    if is_unknown(given):
+        return None
+    unit = length_unit(given)
+    if unit is None:
+        raise ValueError(f"units {given!r} of {name!r} are not understood; convert to nm, um or m")
+    return unit
+
+
+def _guess_unit(values: np.ndarray, name: str) -> str:
+    fits = [unit for unit in ("nm", "um", "m") if values.size and _plausible(values * NM_PER_UNIT[unit])]
+    if len(fits) != 1:
+        raise ValueError(
+            f"{name!r} has no units and its values, {_span(values)}, do not tell which; "
+            "set the coordinate's 'units' attribute to nm, um or m"
+        )
+    logger.info("%r has no units; its values, %s, are taken as %s", name, _span(values), fits[0])
+    return fits[0]
+
+
+def _plausible(nanometres: np.ndarray) -> bool:
+    return bool(
+        nanometres.min() >= _SHORTEST_NM * (1 - 1e-9) and nanometres.max() <= _LONGEST_NM * (1 + 1e-9)
+    )
+
+
+def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float) -> np.ndarray:
+    chosen = np.full(wanted.size, -1, dtype=np.intp)
+    if offered.size:
+        distance = np.abs(wanted[:, None] - offered[None, :])
+        rows, columns = np.nonzero(distance <= tolerance)
+        free = np.ones(offered.size, dtype=bool)
+        for pair in np.argsort(distance[rows, columns], kind="stable"):
+            row, column = rows[pair], columns[pair]
+            if chosen[row] < 0 and free[column]:
+                chosen[row] = column
+                free[column] = False
+    missing = np.flatnonzero(chosen < 0)
+    if not missing.size:
+        return chosen
+    if not offered.size:
+        raise ValueError(f"none of the {wanted.size} bands wanted is offered: the cube has no bands")
+    shown = ", ".join(
+        f"{value:.2f} nm (nearest {offered[np.argmin(np.abs(offered - value))]:.2f})"
+        for value in wanted[missing[:_SHOWN]]
+    )
+    more = ", ..." if missing.size > _SHOWN else ""
+    raise ValueError(
+        f"{missing.size} of {wanted.size} bands have no partner of their own within {tolerance:g} nm: "
+        f"{shown}{more}; resample the training spectra to the sensor's bands, drop those bands from "
+        "training, or raise tolerance"
+    )
+
+
+def _match_labels(wanted: list[object], offered: list[object]) -> np.ndarray:
+    position = {label: index for index, label in enumerate(offered)}
+    unique = len(position) == len(offered) and len(set(wanted)) == len(wanted)
+    if unique and set(wanted) == set(offered):
+        return np.array([position[label] for label in wanted], dtype=np.intp)
+    if not unique and wanted == offered:
+        return np.arange(len(wanted))
+    missing = [label for label in wanted if label not in position]
+    detail = (
+        f"labels {_some(missing)} are not in the cube" if missing else "repeated labels are in another order"
+    )
+    raise ValueError(
+        f"band labels differ: {detail}, whose labels are {_some(offered)}; rename or reorder the cube's "
+        "bands, or drop the labels to match by position"
+    )
+
+
+def _sizes(array: xr.DataArray) -> str:
+    return ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items()) or "none"
+
+
+def _span(values: np.ndarray) -> str:
+    return f"{values.min():g} to {values.max():g}" if values.size else "of which there are none"
+
+
+def _some(values: np.ndarray | list[object]) -> str:
+    shown = [str(value) for value in list(values)[:_SHOWN]]
+    return ", ".join(shown) + (", ..." if len(values) > _SHOWN else "")

@@ -1,0 +1,81 @@
+"""Checked access to labelled data: which variable holds spectra, whether values are numbers, what a message says."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from .bands import find_band_dim
+
+
+def listed(names: Iterable[Hashable], limit: int = 12) -> str:
+    """Names for an error message, shortened."""
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more" if len(shown) > limit else "") or "none"
+
+
+def find_spectra(data: xr.Dataset, name: str | None, band_dim: str | None) -> xr.DataArray:
+    """The variable of ``data`` that holds spectra: ``name``, or the only one with a band dimension.
+
+    Raises ValueError where there is none, or more than one, and lists what there is.
+    """
+    if name is not None:
+        if name not in data.variables:
+            raise ValueError(f"spectra {name!r} not in the Dataset; its variables are {listed(data.variables)}")
+        return data[name]
+    candidates = [key for key, array in data.data_vars.items() if _has_band_dim(array, band_dim)]
+    if len(candidates) == 1:
+        return data[candidates[0]]
+    if not candidates:
+        raise ValueError(
+            "no variable has a recognisable band dimension; pass spectra= and band_dim=, or attach a 'wavelength' "
+            f"coordinate (variables: {listed(data.data_vars)}; dimensions: {listed(data.sizes)})"
+        )
+    raise ValueError(f"several variables have a band dimension ({listed(candidates)}): pass spectra=")
+
+
+def _has_band_dim(array: xr.DataArray, band_dim: str | None) -> bool:
+    if band_dim is not None:
+        return band_dim in array.dims
+    try:
+        find_band_dim(array)
+    except ValueError:
+        return False
+    return True
+
+
+def require_numbers(array: xr.DataArray, what: str) -> xr.DataArray:
+    """The array, where it holds integers or floats; ValueError where it holds strings, booleans, dates..."""
+    if array.dtype.kind not in "iuf":
+        example = array.values.ravel()[:1] if not is_lazy(array) else []
+        shown = f" such as {example[0]!r}" if len(example) else ""
+        raise ValueError(f"{what} must be numbers, but has dtype {array.dtype}{shown}: convert it first")
+    return array
+
+
+def is_lazy(array: xr.DataArray) -> bool:
+    """Whether the array is chunked by dask."""
+    return array.chunks is not None
+
+
+def require_one_band_chunk(array: xr.DataArray, band_dim: str, rechunk: str | None) -> xr.DataArray:
+    """The array with its bands in one chunk.
+
+    ``rechunk="auto"`` makes it so with chunks of bounded size; None raises ValueError with the call to make.
+    """
+    if rechunk not in (None, "auto"):
+        raise ValueError(f"rechunk={rechunk!r} must be None or 'auto'")
+    if array.chunks is None or len(array.chunksizes[band_dim]) == 1:
+        return array
+    wanted: dict[Any, Any] = {dim: "auto" for dim in array.dims} | {band_dim: -1}
+    if rechunk == "auto":
+        return array.chunk(wanted)
+    other = np.prod([max(sizes) for dim, sizes in array.chunksizes.items() if dim != band_dim], dtype=float)
+    gigabytes = other * array.sizes[band_dim] * array.dtype.itemsize / 1e9
+    raise ValueError(
+        f"band dimension {band_dim!r} is split into {len(array.chunksizes[band_dim])} chunks; use "
+        f".chunk({{{band_dim!r}: -1}}) ({gigabytes:.2g} GB a chunk) or rechunk='auto'"
+    )

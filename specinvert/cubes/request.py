@@ -1,0 +1,76 @@
+"""From a user's cube to a checked request: the spectra, their band axis, which bands serve, what is nodata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from .bands import Bands, check_units, describe_bands, find_band_dim, match_bands
+from .labels import find_spectra, require_numbers, require_one_band_chunk
+
+
+@dataclass(frozen=True)
+class Request:
+    """A cube ready for the engine: ``bands`` index its bands in the model's order, ``fill`` stands for nodata."""
+
+    cube: xr.DataArray
+    band_dim: str
+    bands: np.ndarray
+    fill: float | None
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Float type of the maps: that of the cube, float64 for integers."""
+        return np.dtype(np.float32 if self.cube.dtype == np.float32 else np.float64)
+
+
+def read_request(
+    data: xr.DataArray | xr.Dataset,
+    bands: Bands,
+    spectra_name: object,
+    spectra_units: str | None,
+    band_dim: str | None = None,
+    tolerance: float = 1.0,
+    rechunk: str | None = None,
+) -> Request:
+    """Find the spectra in ``data`` and match their bands to those of training.
+
+    ``tolerance`` in nm. Raises ValueError where the cube is empty, holds no numbers, is packed integers, has its bands
+    in several chunks, units that contradict training, or bands that do not match.
+    """
+    if isinstance(data, xr.Dataset):
+        named = spectra_name if spectra_name in data.data_vars else None
+        data = find_spectra(data, None if named is None else str(named), band_dim)
+    elif not isinstance(data, xr.DataArray):
+        raise TypeError(f"spectra must be an xarray DataArray or Dataset, not {type(data).__name__}")
+    cube = require_numbers(data, "the cube")
+    dim = _band_dim(cube, bands, band_dim)
+    if 0 in cube.shape:
+        raise ValueError(f"the cube is empty: {dict(cube.sizes)}")
+    if "scale_factor" in cube.attrs and float(np.ravel(cube.attrs["scale_factor"])[0]) != 1.0:
+        raise ValueError(
+            f"the cube is packed (scale_factor={cube.attrs['scale_factor']} in its attributes, not applied): open it "
+            "with specinvert.open_cube or with mask_and_scale=True"
+        )
+    check_units(spectra_units, cube.attrs.get("units"), "the cube")
+    index = match_bands(bands, describe_bands(cube, dim), tolerance)
+    cube = require_one_band_chunk(cube, dim, rechunk)
+    return Request(cube, dim, index, _fill_value(cube))
+
+
+def _band_dim(cube: xr.DataArray, bands: Bands, band_dim: str | None) -> str:
+    """The cube's band dimension; without wavelengths in training it is named as there."""
+    if band_dim is None and bands.wavelength is None and bands.dim in cube.dims:
+        return bands.dim
+    return find_band_dim(cube, band_dim)
+
+
+def _fill_value(cube: xr.DataArray) -> float | None:
+    """The value that stands for nodata, where the cube still has it in its attributes."""
+    for key in ("_FillValue", "missing_value", "nodata"):
+        if key in cube.attrs:
+            value = float(np.ravel(cube.attrs[key])[0])
+            return None if np.isnan(value) else value
+    return None

@@ -1,0 +1,229 @@
+"""A labelled training set as chunks of arrays: spectra, parameters, weights, in one fixed sample order.
+
+Every dimension of the spectra but the band's is a sample dimension; parameters, weights and responsibilities are
+broadcast to them. dask-backed spectra stay on disk or on their workers, one chunk being loaded for each sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from operator import add
+from typing import Any
+
+import dask
+import numpy as np
+import xarray as xr
+
+from ..gllim.chunks import ArrayChunks, Chunk, ChunkSource, Sum, evenly_spaced, join, sum_blocks
+from ..gllim.estimator import check_responsibilities, check_weights
+from ..gllim.scaling import Scaling
+from .bands import Bands, describe_bands, find_band_dim
+from .labels import find_spectra, is_lazy, listed, require_numbers, require_one_band_chunk
+
+
+class DaskChunks:
+    """Training data whose chunks dask loads: a sum is a map over chunks and a reduction in a fixed order."""
+
+    def __init__(self, chunks: list[Any]) -> None:
+        self.chunks = chunks
+
+    def sum(self, function: Callable[[Chunk], Sum], scaling: Scaling | None = None, row_numbers: int = 1) -> Sum:
+        """Sum over the chunks, pairwise so that few terms are alive at a time."""
+        terms = [
+            dask.delayed(sum_blocks)(dask.delayed(function), chunk, dask.delayed(scaling), row_numbers)
+            for chunk in self.chunks
+        ]
+        while len(terms) > 1:
+            pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
+            terms = [dask.delayed(add)(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        (total,) = dask.compute(terms[0])
+        return total  # type: ignore[no-any-return]
+
+    def sample(self, n_rows: int) -> Chunk:
+        """At most ``n_rows`` evenly spaced rows, chunk by chunk."""
+        lengths = dask.compute([dask.delayed(len)(chunk) for chunk in self.chunks])[0]
+        ends = np.cumsum([0, *lengths])
+        wanted = evenly_spaced(int(ends[-1]), n_rows)
+        parts = [
+            dask.delayed(Chunk.rows)(chunk, wanted[(wanted >= start) & (wanted < stop)] - start)
+            for chunk, start, stop in zip(self.chunks, ends[:-1], ends[1:], strict=True)
+        ]
+        return join(dask.compute(parts)[0])
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """What training needs of a labelled Dataset.
+
+    ``attrs`` are those of the parameters; ``n_responsibilities`` is K where responsibilities came along; ``n_dropped``
+    counts the samples left out for a NaN.
+    """
+
+    source: ChunkSource
+    bands: Bands
+    spectra_name: Hashable
+    spectra_units: str | None
+    parameters: list[str]
+    attrs: dict[str, dict[str, str]]
+    n_responsibilities: int | None
+    n_dropped: int
+
+
+def read_training(
+    training: xr.Dataset,
+    spectra: str | None = None,
+    parameters: Sequence[str] | None = None,
+    band_dim: str | None = None,
+    weights: Any = None,
+    responsibilities: Any = None,
+    missing: str = "raise",
+    rechunk: str | None = None,
+) -> TrainingSet:
+    """Find spectra and parameters in a Dataset, check them, and line them up by sample.
+
+    Raises
+    ------
+    TypeError : ``training`` is not a Dataset.
+    ValueError : variables that are absent, not numbers, or of other dimensions; NaN where ``missing`` is "raise".
+    """
+    if not isinstance(training, xr.Dataset):
+        raise TypeError(f"training must be an xarray Dataset of spectra and parameters, not {type(training).__name__}")
+    if missing not in ("raise", "drop"):
+        raise ValueError(f"missing={missing!r} must be 'raise' or 'drop'")
+    array = require_numbers(find_spectra(training, spectra, band_dim), "spectra")
+    dim = find_band_dim(array, band_dim)
+    array = require_one_band_chunk(array, dim, rechunk)
+    bands = describe_bands(array, dim)
+    sample_dims = [d for d in array.dims if d != dim]
+    sizes = {d: array.sizes[d] for d in sample_dims}
+    if 0 in array.shape:
+        raise ValueError(f"the training spectra are empty: {dict(array.sizes)}")
+    weight_name = weights if isinstance(weights, str) else None
+    names = _parameter_names(training, parameters, array, dim, weight_name)
+    columns = [_flat(require_numbers(training[name], f"parameter {name!r}"), sizes, name) for name in names]
+    n_rows = int(np.prod(list(sizes.values()), dtype=np.int64))
+    values = np.stack(columns, axis=1) if columns else np.empty((n_rows, 0))
+    if weight_name is not None:
+        if weight_name not in training.variables:
+            raise ValueError(f"weights {weight_name!r} not in the Dataset; it has {listed(training.variables)}")
+        weights = training[weight_name]
+    if isinstance(weights, xr.DataArray):
+        weights = _flat(require_numbers(weights, "weights"), sizes, "weights")
+    frequencies = check_weights(weights if weights is None else np.ravel(weights), n_rows)
+    given = check_responsibilities(responsibilities, n_rows)
+
+    samples = array.transpose(*sample_dims, dim)
+    if is_lazy(array):
+        chunks = _delayed_chunks(samples, values, frequencies, given)
+        source: ChunkSource = DaskChunks(chunks)
+    else:
+        chunks = [Chunk(samples.values.reshape(n_rows, -1), values, frequencies, given)]
+        source = ArrayChunks(chunks)
+    count = source.sum(_Missing.of)
+    if count.rows and missing == "raise":
+        raise ValueError(f"{count.describe(names)}; drop them first or pass missing='drop'")
+    if count.rows:
+        source = _complete(chunks)
+    units = array.attrs.get("units")
+    return TrainingSet(
+        source=source,
+        bands=bands,
+        spectra_name=array.name,
+        spectra_units=None if units is None else str(units),
+        parameters=names,
+        attrs={name: _text_attrs(training[name].attrs) for name in names},
+        n_responsibilities=None if given is None else given.shape[1],
+        n_dropped=count.rows,
+    )
+
+
+def _parameter_names(
+    training: xr.Dataset,
+    parameters: Sequence[str] | None,
+    spectra: xr.DataArray,
+    band_dim: str,
+    weights: str | None,
+) -> list[str]:
+    if parameters is None:
+        others = [n for n in training.data_vars if n not in (spectra.name, weights)]
+        names = [str(n) for n in others if training[n].dims and set(training[n].dims) <= set(spectra.dims) - {band_dim}]
+        if not names and len(spectra.dims) > 2:
+            names = [str(d) for d in spectra.dims if d != band_dim and d in training.coords]
+        if not names:
+            raise ValueError(
+                "no parameters found beside the spectra: pass parameters=[...] with names of variables or coordinates "
+                f"({listed(training.variables)}), or parameters=[] for unsupervised training"
+            )
+        return names
+    if isinstance(parameters, str):
+        raise ValueError(f"parameters={parameters!r} must be a list of names: use [{parameters!r}]")
+    names = list(parameters)
+    absent = [name for name in names if name not in training.variables]
+    if absent:
+        raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(training.variables)}")
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise ValueError(f"parameters {listed(sorted(repeated))} are asked for more than once")
+    return names
+
+
+def _flat(array: xr.DataArray, sizes: dict[Hashable, int], name: str) -> np.ndarray:
+    """Values in the order of the flattened sample dimensions, float64 (n,)."""
+    strange = {d: n for d, n in array.sizes.items() if sizes.get(d) != n}
+    if strange:
+        raise ValueError(f"{name!r} has dimensions {strange} that the samples {sizes} do not have")
+    full = array.drop_vars(list(array.coords)).expand_dims({d: n for d, n in sizes.items() if d not in array.dims})
+    return np.asarray(full.transpose(*sizes).values, dtype=np.float64).ravel()
+
+
+def _delayed_chunks(
+    samples: xr.DataArray, values: np.ndarray, weights: np.ndarray, given: np.ndarray | None
+) -> list[Any]:
+    rows = samples.data.reshape((-1, samples.shape[-1]))
+    ends = np.cumsum([0, *rows.chunks[0]])
+    pieces = rows.to_delayed()[:, 0]
+    return [
+        dask.delayed(Chunk)(piece, values[a:b], weights[a:b], None if given is None else given[a:b])
+        for piece, a, b in zip(pieces, ends[:-1], ends[1:], strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """Samples with a value that is not finite, and what it was in: spectra (count) and parameters (L_t,)."""
+
+    rows: int
+    spectra: int
+    parameters: np.ndarray
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> _Missing:
+        spectra = ~np.isfinite(chunk.spectra).all(axis=1)
+        parameters = ~np.isfinite(chunk.parameters)
+        either = spectra | parameters.any(axis=1)
+        return cls(int(either.sum()), int(spectra.sum()), parameters.sum(axis=0))
+
+    def __add__(self, other: _Missing) -> _Missing:
+        return _Missing(self.rows + other.rows, self.spectra + other.spectra, self.parameters + other.parameters)
+
+    def describe(self, names: list[str]) -> str:
+        parts = [f"{self.spectra} in the spectra"] if self.spectra else []
+        parts += [f"{n} in {name!r}" for name, n in zip(names, self.parameters, strict=True) if n]
+        return f"{self.rows} training samples hold NaN or infinite values ({', '.join(parts)})"
+
+
+def _finite_rows(chunk: Chunk) -> Chunk:
+    finite = np.isfinite(chunk.spectra).all(axis=1) & np.isfinite(chunk.parameters).all(axis=1)
+    return chunk.rows(finite)
+
+
+def _complete(chunks: list[Any]) -> ChunkSource:
+    if isinstance(chunks[0], Chunk):
+        return ArrayChunks([_finite_rows(chunk) for chunk in chunks])
+    return DaskChunks([dask.delayed(_finite_rows)(chunk) for chunk in chunks])
+
+
+def _text_attrs(attrs: dict[Any, Any]) -> dict[str, str]:
+    kept = ("units", "long_name", "standard_name", "description")
+    return {key: str(attrs[key]) for key in kept if key in attrs}

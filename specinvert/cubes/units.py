@@ -1,0 +1,74 @@
+"""Units of length and of reflectance as people write them.
+
+Imports nothing beyond the standard library.
+"""
+
+from __future__ import annotations
+
+NM_PER_UNIT = {"nm": 1.0, "um": 1e3, "mm": 1e6, "m": 1e9, "angstrom": 0.1}
+
+_SPELLINGS = {
+    "nm": "nm nms nanometer nanometers nanometre nanometres",
+    "um": "um ums µm μm micron microns micrometer micrometers micrometre micrometres",
+    "mm": "mm millimeter millimeters millimetre millimetres",
+    "m": "m meter meters metre metres",
+    "angstrom": "å ang angstrom angstroms ångström ångströms ångstrom ångstroms",
+}
+_LENGTHS = {spelling: unit for unit, text in _SPELLINGS.items() for spelling in text.split()}
+_UNKNOWN = frozenset({"", "unknown", "none", "n/a", "na", "-"})
+_FRACTION = (
+    *("", "1", "1.0", "-", "none"),
+    *("reflectance", "unitless", "dimensionless", "adimensional", "fraction", "ratio", "unity"),
+)
+_SAME = {**dict.fromkeys(_FRACTION, "1"), **dict.fromkeys(("%", "percent", "per cent", "pct"), "%")}
+_REMEDY = {("1", "%"): "divide by 100", ("%", "1"): "multiply by 100"}
+
+
+def is_unknown(unit: object) -> bool:
+    """Tell whether `unit` says nothing: None, blank, "unknown" and the like."""
+    return unit is None or str(unit).strip().lower() in _UNKNOWN
+
+
+def length_unit(unit: object) -> str | None:
+    """Return the key of `NM_PER_UNIT` that `unit` spells, or None where it is no unit of length."""
+    text = str(unit).strip().strip("[]()").rstrip(".")
+    if text == "A":
+        return "angstrom"
+    if text.startswith("M") and len(text) == 2:  # megametres, not millimetres
+        return None
+    return _LENGTHS.get(text.lower())
+
+
+def check_units(expected: str | None, given: str | None, what: str) -> None:
+    """Raise where two units are both known and contradict each other.
+
+    Spellings of a plain fraction ("1", "", "reflectance", "unitless", ...) are one unit, and so are "%" and
+    "percent"; others are compared without regard to case and blanks.
+
+    Parameters
+    ----------
+    expected : unit that the model was trained with, or None where unknown.
+    given : unit of the data in hand, or None where unknown.
+    what : what carries the unit, for the message: "cube".
+
+    Raises
+    ------
+    ValueError : the units differ; the message says how to convert where that is known.
+
+    Examples
+    --------
+    >>> check_units("1", "reflectance", "cube")
+    """
+    if expected is None or given is None:
+        return
+    known, found = _canonical(expected), _canonical(given)
+    if known != found:
+        remedy = _REMEDY.get((known, found), f"convert it to {expected!r}")
+        raise ValueError(
+            f"{what} is in {given!r} but {expected!r} is expected; {remedy}, or correct its 'units' attribute"
+        )
+
+
+def _canonical(unit: str) -> str:
+    text = " ".join(unit.lower().split())
+    return _SAME.get(text, text)

@@ -1,0 +1,156 @@
+"""Where training data live, seen by EM as "something that sums over chunks".
+
+EM asks a :class:`ChunkSource` for sums only. In memory the sum runs over row blocks; elsewhere (dask) it may be a
+map over chunks and a reduction. Terms are always added in the same order, so a sum has the same bits for any
+number of threads or workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from .covariance import Array
+from .scaling import Moments, Scaling
+
+BLOCK_NUMBERS = 2**19
+"""Float64 numbers that a block's largest temporary may hold: 4 MB, near a core's cache."""
+LANES = 16
+"""Runs of consecutive blocks summed on their own; fixed, so that sums do not depend on the number of threads."""
+
+Sum = TypeVar("Sum", bound="Addable")
+
+
+class Addable(Protocol):
+    """A sum over rows: has ``+``."""
+
+    def __add__(self: Sum, other: Sum) -> Sum: ...
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of training data: spectra (n, D), parameters (n, L_t), weights (n,), responsibilities (n, K) or None."""
+
+    spectra: Array
+    parameters: Array
+    weights: Array
+    responsibilities: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def rows(self, select: Any) -> Chunk:
+        """The chunk of some rows."""
+        given = None if self.responsibilities is None else self.responsibilities[select]
+        return Chunk(self.spectra[select], self.parameters[select], self.weights[select], given)
+
+    def scaled(self, scaling: Scaling | None) -> Chunk:
+        """The chunk in float64 and in the units of ``scaling``."""
+        if scaling is None:
+            spectra = np.asarray(self.spectra, dtype=np.float64)
+            return replace(self, spectra=spectra, parameters=np.asarray(self.parameters, dtype=np.float64))
+        spectra, parameters = scaling.apply(self.spectra, self.parameters)
+        return replace(self, spectra=spectra, parameters=parameters)
+
+
+class ChunkSource(Protocol):
+    """Training data that can be summed over."""
+
+    def sum(self, function: Callable[[Chunk], Sum], scaling: Scaling | None = None, row_numbers: int = 1) -> Sum:
+        """Sum of ``function`` over row blocks, scaled; ``row_numbers`` float64 numbers are needed for a row."""
+
+    def sample(self, n_rows: int) -> Chunk:
+        """At most ``n_rows`` evenly spaced rows, in the user's units."""
+
+
+def block_rows(row_numbers: int) -> int:
+    """Rows of a block whose largest temporary holds ``row_numbers`` float64 numbers a row."""
+    return int(np.clip(BLOCK_NUMBERS // max(row_numbers, 1), 64, 8192))
+
+
+def blocks(chunk: Chunk, row_numbers: int) -> Iterator[Chunk]:
+    """The chunk's row blocks; an empty chunk gives one empty block."""
+    size = block_rows(row_numbers)
+    for start in range(0, max(len(chunk), 1), size):
+        yield chunk.rows(slice(start, start + size))
+
+
+def sum_blocks(function: Callable[[Chunk], Sum], chunk: Chunk, scaling: Scaling | None, row_numbers: int) -> Sum:
+    """Sum of ``function`` over the row blocks of one chunk, in order."""
+    return reduce(add, (function(block.scaled(scaling)) for block in blocks(chunk, row_numbers)))
+
+
+class ArrayChunks:
+    """Training data in memory: one chunk, or a sequence of chunks in order."""
+
+    def __init__(self, chunks: Chunk | list[Chunk]) -> None:
+        self.chunks = [chunks] if isinstance(chunks, Chunk) else list(chunks)
+
+    def sum(self, function: Callable[[Chunk], Sum], scaling: Scaling | None = None, row_numbers: int = 1) -> Sum:
+        """Sum over row blocks, in fixed lanes that threads share."""
+        pieces = [block for chunk in self.chunks for block in blocks(chunk, row_numbers)]
+        bounds = np.linspace(0, len(pieces), min(LANES, len(pieces)) + 1).astype(int)
+
+        def lane(index: int) -> Sum:
+            run = pieces[bounds[index] : bounds[index + 1]]
+            return reduce(add, (function(block.scaled(scaling)) for block in run))
+
+        with ThreadPoolExecutor(available_cpus()) as pool:
+            return reduce(add, pool.map(lane, range(len(bounds) - 1)))
+
+    def sample(self, n_rows: int) -> Chunk:
+        """At most ``n_rows`` evenly spaced rows."""
+        lengths = [len(chunk) for chunk in self.chunks]
+        ends = np.cumsum([0, *lengths])
+        wanted = evenly_spaced(int(ends[-1]), n_rows)
+        parts = [
+            chunk.rows(wanted[(wanted >= start) & (wanted < stop)] - start)
+            for chunk, start, stop in zip(self.chunks, ends[:-1], ends[1:], strict=True)
+        ]
+        return join(parts)
+
+
+def join(parts: list[Chunk]) -> Chunk:
+    """Chunks one after the other."""
+    given = [p.responsibilities for p in parts if p.responsibilities is not None]
+    return Chunk(
+        np.concatenate([p.spectra for p in parts]),
+        np.concatenate([p.parameters for p in parts]),
+        np.concatenate([p.weights for p in parts]),
+        np.concatenate(given) if len(given) == len(parts) else None,
+    )
+
+
+def evenly_spaced(n: int, wanted: int) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """At most ``wanted`` evenly spaced indices into ``n`` rows."""
+    if n <= wanted:
+        return np.arange(n)
+    return np.linspace(0, n - 1, wanted).astype(np.intp)
+
+
+def available_cpus() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class DataMoments:
+    """What a first pass tells of the training data, in the user's units."""
+
+    spectra: Moments
+    parameters: Moments
+
+    def __add__(self, other: DataMoments) -> DataMoments:
+        return DataMoments(self.spectra + other.spectra, self.parameters + other.parameters)
+
+
+def moments_of(chunk: Chunk) -> DataMoments:
+    """The chunk's moments."""
+    return DataMoments(Moments.of(chunk.spectra, chunk.weights), Moments.of(chunk.parameters, chunk.weights))

@@ -1,0 +1,152 @@
+"""The general hybrid GLLiM-EM: E-steps and M-steps over something that sums statistics over chunks.
+
+The steps are those of section "The General Hybrid GLLiM-EM Algorithm". Where there are latents, one marginal M-step
+(Appendix B) and an E-step come first; where there are none, EM starts straight from the responsibilities. Each
+iteration is an M-step, then an E-step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from .chunks import ChunkSource
+from .covariance import STRUCTURES
+from .initialize import Start
+from .marginal import marginal_maximization, start_statistics
+from .maximization import Floor, LatentPrior, maximization
+from .parameters import Constraints, GLLiMParameters
+from .scaling import Scaling
+from .selection import bic, n_free_parameters
+from .statistics import ConditionalTerms, SufficientStatistics, expectation
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When EM stops: after ``max_iter`` iterations, or when one gains less than ``tol`` nats a unit of weight."""
+
+    max_iter: int = 100
+    tol: float = 1e-4
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model, in the user's units.
+
+    ``log_likelihoods[i]`` is the observed log-likelihood after iteration i; ``n_removed`` counts the components
+    that degenerated, ``removed_at`` the iterations that removed some (-1: the start).
+    """
+
+    parameters: GLLiMParameters
+    log_likelihoods: list[float]
+    converged: bool
+    total_weight: float
+    n_removed: int = 0
+    removed_at: list[int] = field(default_factory=list)
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations done."""
+        return len(self.log_likelihoods)
+
+    @property
+    def n_free(self) -> int:
+        """Free parameters of the model."""
+        theta = self.parameters
+        return n_free_parameters(
+            theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints
+        )
+
+    @property
+    def bic(self) -> float:
+        """Bayesian information criterion on the training data."""
+        return bic(self.log_likelihoods[-1], self.n_free, self.total_weight)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The training data with all that stays the same during EM."""
+
+    source: ChunkSource
+    scaling: Scaling
+    constraints: Constraints
+    floor: Floor
+    stopping: Stopping
+
+    def expectation(self, theta: GLLiMParameters) -> SufficientStatistics:
+        """E-step over all chunks."""
+        step = partial(expectation, ConditionalTerms.of(theta), STRUCTURES[self.constraints.sigma])
+        row_numbers = theta.n_components * (theta.A.shape[2] + 1)
+        return self.source.sum(step, self.scaling, row_numbers)
+
+    def start(self, start: Start | GLLiMParameters, prior: LatentPrior) -> tuple[SufficientStatistics, LatentPrior]:
+        """Statistics for the first M-step, and the latent prior of the components that they describe.
+
+        ``start`` gives responsibilities, or is a theta in the user's units (a warm start).
+        """
+        if isinstance(start, GLLiMParameters):
+            return self.expectation(self.scaling.inverse().to_user(start)), prior
+        if prior.dimension:
+            theta, kept = marginal_maximization(self.source, self.scaling, start, prior, self.constraints, self.floor)
+            return self.expectation(theta), prior.keep(kept)
+        row_numbers = len(prior.mean) * (len(self.floor.parameters) + 1)
+        step = partial(start_statistics, start, self.constraints.sigma)
+        return self.source.sum(step, self.scaling, row_numbers), prior
+
+
+def run_em(
+    problem: Problem,
+    start: Start | GLLiMParameters,
+    prior: LatentPrior,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit theta from a start. ``progress(iteration, log_likelihood)`` is called after each iteration.
+
+    Raises ValueError when all components degenerate.
+    """
+    n_asked = len(prior.mean)
+    sums, prior = problem.start(start, prior)
+    removed_at = [-1] if len(sums.r) < n_asked else []
+    log_likelihoods: list[float] = []
+    converged = False
+    for iteration in range(problem.stopping.max_iter):
+        theta, kept = maximization(sums, prior, problem.constraints, problem.floor)
+        prior = prior.keep(kept)
+        if not kept.all():
+            removed_at.append(iteration)
+            logger.warning(
+                "iteration %d: %d of %d components degenerated and were removed",
+                iteration,
+                np.count_nonzero(~kept),
+                len(kept),
+            )
+        sums = problem.expectation(theta)
+        if not np.isfinite(sums.log_likelihood):
+            raise ValueError(
+                f"the log-likelihood is {sums.log_likelihood} after iteration {iteration}: training spectra or "
+                "parameters are too extreme for float64; rescale them or use standardize=True"
+            )
+        log_likelihoods.append(sums.log_likelihood - sums.total * problem.scaling.log_volume)
+        if progress is not None:
+            progress(iteration, log_likelihoods[-1])
+        if iteration > 0 and kept.all() and problem.stopping.tol > 0:
+            gain = log_likelihoods[-1] - log_likelihoods[-2]
+            if gain < problem.stopping.tol * sums.total:
+                converged = True
+                break
+    return Fit(
+        parameters=problem.scaling.to_user(theta),
+        log_likelihoods=log_likelihoods,
+        converged=converged,
+        total_weight=sums.total,
+        n_removed=n_asked - theta.n_components,
+        removed_at=removed_at,
+    )

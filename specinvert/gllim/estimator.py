@@ -1,0 +1,248 @@
+"""GLLiM as a scikit-learn estimator.
+
+Only this file speaks scikit-learn's words: its ``X`` is our spectra (the high-dimensional y of the paper), its ``y`` our
+parameters (the t of the paper).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, overload
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_array
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .chunks import ArrayChunks, Chunk
+from .covariance import Array
+from .parameters import Constraints, GLLiMParameters
+from .posterior import posterior_blocks
+from .selection import bic, n_free_parameters
+from .statistics import log_joint_density
+from .training import FitProgress, Settings, train
+
+
+def _has_latents(estimator: GLLiM) -> bool:
+    return bool(getattr(estimator, "n_latent_", estimator.n_latent))
+
+
+class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Gaussian locally-linear mapping: regression from spectra to parameters, some responses left latent.
+
+    Parameters
+    ----------
+    n_components : K, the number of local affine maps.
+    n_latent : L_w, the number of latent dimensions; ``"bic"`` tries 0 to ``max_latent`` and keeps the least BIC.
+    max_latent : the largest L_w to try, or a sequence of them.
+    sigma : structure of the noise covariances, ``"iso"``, ``"diag"`` or ``"full"``.
+    tied_sigma : one noise covariance for all components.
+    gamma : structure of the parameters' covariances, ``"full"``, ``"diag"`` or ``"iso"``.
+    tied_gamma : one covariance of the parameters for all components.
+    tied_pi : all weights 1/K.
+    standardize : fit in standardised units (the result is in the user's).
+    init : ``"kmeans"`` on the parameters (on the spectra where there are none), ``"kmeans-joint"`` on both blocks with
+        equal weight, ``"kmeans-spectra"``, ``"gmm"`` (a mixture on the parameters), or a GLLiMParameters to go on from.
+    n_init : starts to try; the greatest likelihood is kept.
+    max_iter, tol : stop after max_iter iterations, or when one gains less than tol nats a sample (0: never).
+    reg_covar : no variance falls below this share of the band's or parameter's own variance (a clip, never added).
+    latent_mean, latent_covariance : fixed moments of the latents, broadcast to (K, L_w) and (K, L_w, L_w); 0 and I.
+    random_state : seed of the starts.
+
+    Attributes
+    ----------
+    parameters_ : GLLiMParameters, in the units of X and y.
+    log_likelihoods_ : observed log-likelihood after each iteration.
+    n_iter_, converged_ : iterations done, and whether ``tol`` stopped them.
+    n_components_, n_latent_ : K after removals, and the L_w chosen. n_removed_ : components that degenerated.
+    bic_ : BIC of the fit; ``bics_`` of each L_w tried.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 5,
+        *,
+        n_latent: int | str = 0,
+        max_latent: Any = 10,
+        sigma: str = "iso",
+        tied_sigma: bool = False,
+        gamma: str = "full",
+        tied_gamma: bool = False,
+        tied_pi: bool = False,
+        standardize: bool = True,
+        init: Any = "kmeans",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        reg_covar: float = 1e-10,
+        latent_mean: Any = None,
+        latent_covariance: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_latent = n_latent
+        self.max_latent = max_latent
+        self.sigma = sigma
+        self.tied_sigma = tied_sigma
+        self.gamma = gamma
+        self.tied_gamma = tied_gamma
+        self.tied_pi = tied_pi
+        self.standardize = standardize
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.latent_mean = latent_mean
+        self.latent_covariance = latent_covariance
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = not self.n_latent
+        tags.target_tags.multi_output = True
+        return tags
+
+    def settings(self) -> Settings:
+        """The settings, checked."""
+        constraints = Constraints(self.sigma, self.tied_sigma, self.gamma, self.tied_gamma, self.tied_pi)
+        own = self.get_params(deep=False)
+        names = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi")
+        return Settings(constraints=constraints, **{k: v for k, v in own.items() if k not in names})
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        responsibilities: Any = None,
+        progress: FitProgress | None = None,
+    ) -> GLLiM:
+        """Fit the inverse regression from parameters to spectra.
+
+        Parameters
+        ----------
+        X : spectra (n, D).
+        y : parameters (n, L_t) or (n,); None is unsupervised and needs ``n_latent``.
+        sample_weight : frequencies (n,), zero or more.
+        responsibilities : (n, K), rows summing to one, to start from instead of ``init``; K overrides n_components.
+        progress : called after each iteration with the run's label, the iteration and the log-likelihood.
+
+        Raises
+        ------
+        ValueError : NaN, constant columns, too few samples, negative weights, settings out of range.
+        """
+        if y is None:
+            if not self.n_latent:
+                raise ValueError(
+                    "GLLiM requires y to be passed, but the target y is None: "
+                    "only n_latent >= 1 can be fitted unsupervised"
+                )
+            X = validate_data(self, X, dtype=[np.float64, np.float32])
+            targets = np.empty((len(X), 0))
+        else:
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
+            targets = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        settings = self.settings()
+        chunk = Chunk(
+            X, targets, check_weights(sample_weight, len(X)), check_responsibilities(responsibilities, len(X))
+        )
+        n_given = None if chunk.responsibilities is None else chunk.responsibilities.shape[1]
+        result = train(ArrayChunks(chunk), settings, n_given, progress=progress)
+        self.parameters_: GLLiMParameters = result.fit.parameters
+        self.log_likelihoods_ = np.array(result.fit.log_likelihoods)
+        self.n_iter_ = result.fit.n_iter
+        self.converged_ = result.fit.converged
+        self.n_components_ = self.parameters_.n_components
+        self.n_latent_ = self.parameters_.n_latent
+        self.n_removed_ = result.fit.n_removed
+        self.bic_ = result.fit.bic
+        self.bics_ = result.bics
+        self._single_target = y is not None and np.ndim(y) == 1
+        return self
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False, return_cov: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any: ...
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Posterior mean of the parameters (n, L_t), (n,) where y was 1-D: eq. JGMM_inverse_exp.
+
+        With ``return_std`` also the standard deviations (n, L_t); with ``return_cov`` the covariances (n, L_t, L_t),
+        standard deviations and variances of shape (n,) where y was 1-D. Asking for both is an error.
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov are both true: ask for one, the covariance holds the variances")
+        X = self._check_spectra(X)
+        n_t = self.parameters_.n_parameters
+        mean = np.empty((len(X), n_t))
+        spread = np.empty((len(X), n_t, n_t) if return_cov else (len(X), n_t))
+        for rows, posterior in posterior_blocks(self.parameters_, X):
+            centre = posterior.mean()
+            mean[rows] = centre[:, :n_t]
+            if return_cov:
+                spread[rows] = posterior.covariance(centre)[:, :n_t, :n_t]
+            elif return_std:
+                spread[rows] = np.sqrt(posterior.variance(centre)[:, :n_t])
+        if self._single_target:
+            mean, spread = mean[:, 0], spread.reshape(len(X)) if n_t == 1 else spread
+        return (mean, spread) if return_std or return_cov else mean
+
+    @available_if(_has_latents)
+    def transform(self, X: Any) -> Array:
+        """Posterior mean of the latents (n, L_w)."""
+        X = self._check_spectra(X)
+        latent = np.empty((len(X), self.parameters_.n_latent))
+        for rows, posterior in posterior_blocks(self.parameters_, X):
+            latent[rows] = posterior.mean()[:, self.parameters_.n_parameters :]
+        return latent
+
+    def score_samples(self, X: Any) -> Array:
+        """Log-density log p(y) of each spectrum (n,)."""
+        X = self._check_spectra(X)
+        density = np.empty(len(X))
+        for rows, posterior in posterior_blocks(self.parameters_, X):
+            density[rows] = posterior.log_evidence
+        return density
+
+    def bic(self, X: Any, y: Any = None) -> float:
+        """BIC of the fitted model on spectra X (n, D) and parameters y (n, L_t)."""
+        X = self._check_spectra(X)
+        theta = self.parameters_
+        if theta.n_parameters:
+            targets = check_array(y, ensure_2d=False, dtype=np.float64).reshape(len(X), -1)
+        else:
+            targets = np.empty((len(X), 0))
+        n_free = n_free_parameters(
+            theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints
+        )
+        return bic(float(log_joint_density(theta, X, targets).sum()), n_free, len(X))
+
+    def _check_spectra(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
+
+
+def check_weights(weights: Any, n_rows: int) -> Array:
+    """Sample weights as float64 (n,): ones where None, an error where negative, NaN or of another length."""
+    if weights is None:
+        return np.ones(n_rows)
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape != (n_rows,):
+        raise ValueError(f"sample weights have shape {values.shape}, the {n_rows} samples need ({n_rows},)")
+    if not np.all(np.isfinite(values)) or np.any(values < 0):
+        bad = int(np.count_nonzero(~(values >= 0) | ~np.isfinite(values)))
+        raise ValueError(f"{bad} sample weights are negative or not finite: weights are frequencies, zero or more")
+    return values
+
+
+def check_responsibilities(responsibilities: Any, n_rows: int) -> Array | None:
+    """Responsibilities as float64 (n, K), rows summing to one."""
+    if responsibilities is None:
+        return None
+    values = np.asarray(responsibilities, dtype=np.float64)
+    if values.ndim != 2 or len(values) != n_rows:
+        raise ValueError(f"responsibilities have shape {values.shape}, the {n_rows} samples need ({n_rows}, K)")
+    if not np.all(values >= 0) or not np.allclose(values.sum(axis=1), 1.0, rtol=0, atol=1e-6):
+        raise ValueError("responsibilities must be zero or more and sum to one over the components of each sample")
+    return values

@@ -1,0 +1,126 @@
+"""First responsibilities: k-means or a mixture on parameters, spectra or both, or given ones.
+
+Clusters are found on a sample of the training set and give any chunk its responsibilities, so a start needs no more
+memory than a chunk. Clusters see every parameter and band divided by its own deviation; the joint start lets the
+block of parameters and the block of spectra weigh the same.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from .chunks import Chunk, ChunkSource
+from .covariance import Array
+from .scaling import Scaling
+
+STARTS = ("kmeans", "kmeans-joint", "kmeans-spectra", "gmm")
+SAMPLE_ROWS = 50_000
+KMEANS_TRIES = 10
+
+
+class Start(Protocol):
+    """Gives the rows of a chunk, in scaled units, their first responsibilities (n, K)."""
+
+    def responsibilities(self, chunk: Chunk) -> Array:
+        """Rows that sum to one."""
+
+
+class GivenResponsibilities:
+    """The responsibilities that the chunk carries."""
+
+    def responsibilities(self, chunk: Chunk) -> Array:
+        """As given."""
+        if chunk.responsibilities is None:
+            raise ValueError("the training data carry no responsibilities")
+        return np.asarray(chunk.responsibilities, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Features:
+    """Weights (L_t,) and (D,) that make parameters and spectra comparable; None leaves the block out."""
+
+    parameters: Array | None
+    spectra: Array | None
+
+    @classmethod
+    def of(cls, name: str, parameters_variance: Array, spectra_variance: Array) -> Features:
+        """Features of a start, given the variances in scaled units."""
+        n_t = len(parameters_variance)
+        use_parameters = n_t > 0 and name != "kmeans-spectra"
+        use_spectra = n_t == 0 or name in ("kmeans-joint", "kmeans-spectra")
+        return cls(
+            1.0 / np.sqrt(parameters_variance * n_t) if use_parameters else None,
+            np.full(len(spectra_variance), 1.0 / np.sqrt(spectra_variance.sum())) if use_spectra else None,
+        )
+
+    def __call__(self, chunk: Chunk) -> Array:
+        """Features (n, m) of the rows."""
+        columns = []
+        if self.parameters is not None:
+            columns.append(chunk.parameters * self.parameters)
+        if self.spectra is not None:
+            columns.append(chunk.spectra * self.spectra)
+        return np.concatenate(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class NearestCentre:
+    """Responsibility one for the nearest of the centres (K, m)."""
+
+    features: Features
+    centres: Array
+
+    def responsibilities(self, chunk: Chunk) -> Array:
+        """One-hot rows; the expanded square serves, being compared within a row only."""
+        distance = (self.centres**2).sum(axis=1) - 2.0 * self.features(chunk) @ self.centres.T
+        return np.eye(len(self.centres))[distance.argmin(axis=1)]
+
+
+@dataclass(frozen=True)
+class FittedMixture:
+    """Responsibilities of a Gaussian mixture fitted by scikit-learn."""
+
+    features: Features
+    mixture: Any
+
+    def responsibilities(self, chunk: Chunk) -> Array:
+        """Posterior probabilities of the mixture's components."""
+        if len(chunk) == 0:
+            return np.zeros((0, self.mixture.n_components))
+        return np.asarray(self.mixture.predict_proba(self.features(chunk)))
+
+
+def find_start(
+    name: str,
+    n_components: int,
+    source: ChunkSource,
+    scaling: Scaling,
+    variances: tuple[Array, Array],
+    seed: int,
+) -> Start:
+    """The start of a name in :data:`STARTS`; ``variances`` of parameters and spectra in scaled units.
+
+    ``kmeans`` and ``gmm`` see the parameters, or the spectra where there are no parameters.
+    """
+    features = Features.of(name, *variances)
+    sample = source.sample(SAMPLE_ROWS).scaled(scaling)
+    rows = features(sample)
+    if name == "gmm":
+        kind = "full" if features.spectra is None else "diag"
+        mixture = GaussianMixture(n_components, covariance_type=kind, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return FittedMixture(features, mixture.fit(rows))
+    means = KMeans(n_components, n_init=KMEANS_TRIES, random_state=seed)
+    with warnings.catch_warnings():
+        # fewer distinct rows than clusters: the empty ones are removed and counted by the first M-step
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means.fit(rows, sample_weight=sample.weights)
+    return NearestCentre(features, means.cluster_centers_)

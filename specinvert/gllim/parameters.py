@@ -1,0 +1,162 @@
+"""The model: parameters theta, their constraints, and the conversions that keep the density unchanged.
+
+Equations of the paper: theta-def, SOLVA_decomp, GLLiMtoGLLimStar (forward parameters theta*), and Appendix A
+(GLMtoJGMM, JGMMtoGLM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .covariance import STRUCTURES, Array, Structure
+
+GAMMA_STRUCTURES = ("full", "diag", "iso")
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What is held equal or zero in theta.
+
+    ``sigma`` and ``gamma`` name the structures of Sigma_k and Gamma^t_k, ``tied_*`` make them equal for all
+    components (weighted by r_k / N), ``tied_pi`` fixes all weights to 1/K.
+    """
+
+    sigma: str = "iso"
+    tied_sigma: bool = False
+    gamma: str = "full"
+    tied_gamma: bool = False
+    tied_pi: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value, accepted in (
+            ("sigma", self.sigma, tuple(STRUCTURES)),
+            ("gamma", self.gamma, GAMMA_STRUCTURES),
+        ):
+            if value not in accepted:
+                raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
+
+
+@dataclass(frozen=True)
+class GLLiMParameters:
+    """The inverse regression theta = {pi, c, Gamma, A, b, Sigma} of K components.
+
+    Attributes
+    ----------
+    pi : (K,) weights, summing to one.
+    c : (K, L) means of x = [t; w], parameters first, latents last.
+    Gamma : (K, L, L) covariances of x, zero between t and w (eq. SOLVA_decomp).
+    A : (K, D, L) and b : (K, D), the affine maps from x to spectra.
+    Sigma : noise covariances in compact form, (K,), (K, D) or (K, D, D) as ``constraints.sigma`` says;
+        :meth:`sigma_dense` gives (K, D, D).
+    n_latent : L_w, the number of trailing entries of x that are latent.
+    constraints : the structure that the parameters obey.
+    """
+
+    pi: Array
+    c: Array
+    Gamma: Array
+    A: Array
+    b: Array
+    Sigma: Array
+    n_latent: int = 0
+    constraints: Constraints = Constraints()
+
+    def __post_init__(self) -> None:
+        n_components, n_bands, dimension = self.A.shape
+        expected = {
+            "pi": (n_components,),
+            "c": (n_components, dimension),
+            "Gamma": (n_components, dimension, dimension),
+            "b": (n_components, n_bands),
+            "Sigma": self.structure.moment_shape(n_components, n_bands),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(
+                    f"{name} has shape {getattr(self, name).shape}; A of shape {self.A.shape} with "
+                    f"sigma={self.constraints.sigma!r} needs {shape}"
+                )
+        if not 0 <= self.n_latent <= dimension:
+            raise ValueError(f"n_latent={self.n_latent} does not fit the {dimension} columns of A")
+
+    @property
+    def structure(self) -> Structure:
+        """The covariance structure of Sigma."""
+        return STRUCTURES[self.constraints.sigma]
+
+    @property
+    def n_components(self) -> int:
+        """K."""
+        return self.A.shape[0]
+
+    @property
+    def n_bands(self) -> int:
+        """D."""
+        return self.A.shape[1]
+
+    @property
+    def n_parameters(self) -> int:
+        """L_t."""
+        return self.A.shape[2] - self.n_latent
+
+    def sigma_dense(self) -> Array:
+        """Sigma as dense covariances (K, D, D)."""
+        return self.structure.dense(self.Sigma, self.n_bands)
+
+    def select_bands(self, bands: NDArray[np.intp]) -> GLLiMParameters:
+        """Theta of the marginal density of some bands: those rows of A, b and Sigma."""
+        return replace(self, A=self.A[:, bands], b=self.b[:, bands], Sigma=self.structure.select(self.Sigma, bands))
+
+    def forward(self) -> GLLiMParameters:
+        """The forward parameters theta* (eq. GLLiMtoGLLimStar), spectra as regressor: D x D, so for small D.
+
+        In the result ``c`` is c* (K, D), ``Gamma`` is Gamma* (K, D, D), ``A`` is A* (K, L, D), ``b`` is b* (K, L),
+        ``Sigma`` is Sigma* (K, L, L). Prediction does not need it: see :mod:`specinvert.gllim.posterior`.
+        """
+        solved = self.structure.solve(self.Sigma, self.A)
+        covariance = np.linalg.inv(np.linalg.inv(self.Gamma) + self.A.transpose(0, 2, 1) @ solved)
+        maps = covariance @ solved.transpose(0, 2, 1)
+        prior = np.linalg.solve(self.Gamma, self.c[:, :, None])[:, :, 0]
+        offset = prior - np.einsum("kdl,kd->kl", solved, self.b)
+        return GLLiMParameters(
+            pi=self.pi,
+            c=np.einsum("kdl,kl->kd", self.A, self.c) + self.b,
+            Gamma=self.sigma_dense() + self.A @ self.Gamma @ self.A.transpose(0, 2, 1),
+            A=maps,
+            b=np.einsum("klm,km->kl", covariance, offset),
+            Sigma=covariance,
+            constraints=Constraints(sigma="full"),
+        )
+
+    def to_joint_gmm(self) -> tuple[Array, Array, Array]:
+        """The equivalent Gaussian mixture on [x; y] (eq. JGMMtoGLM).
+
+        Returns weights (K,), means (K, L + D) and covariances (K, L + D, L + D).
+        """
+        cross = self.A @ self.Gamma
+        means = np.concatenate([self.c, np.einsum("kdl,kl->kd", self.A, self.c) + self.b], axis=1)
+        spectral = self.sigma_dense() + cross @ self.A.transpose(0, 2, 1)
+        covariances = np.block([[self.Gamma, cross.transpose(0, 2, 1)], [cross, spectral]])
+        return self.pi, means, covariances
+
+    @classmethod
+    def from_joint_gmm(cls, weights: Array, means: Array, covariances: Array, n_parameters: int) -> GLLiMParameters:
+        """The equivalent theta of a Gaussian mixture on [x; y] (eq. GLMtoJGMM), all of x observed.
+
+        ``weights`` (K,), ``means`` (K, L + D), ``covariances`` (K, L + D, L + D), ``n_parameters`` = L.
+        """
+        x, y = slice(None, n_parameters), slice(n_parameters, None)
+        cross = covariances[:, x, y]
+        maps = np.linalg.solve(covariances[:, x, x], cross).transpose(0, 2, 1)
+        return cls(
+            pi=np.asarray(weights),
+            c=means[:, x],
+            Gamma=covariances[:, x, x],
+            A=maps,
+            b=means[:, y] - np.einsum("kdl,kl->kd", maps, means[:, x]),
+            Sigma=covariances[:, y, y] - maps @ cross,
+            constraints=Constraints(sigma="full"),
+        )

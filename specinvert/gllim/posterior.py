@@ -1,0 +1,158 @@
+"""The forward regression: the Gaussian-mixture posterior of parameters and latents given spectra.
+
+Equations GLLiMtoGLLimStar and JGMM_inverse_map, with Gamma*_k never formed: L x L systems only. Missing bands (NaN) are
+marginalised exactly by dropping their rows of A, b and Sigma. The inverse regression (JGMM_forward_exp) is here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+from .chunks import block_rows
+from .covariance import Array, ResidualProducts
+from .parameters import GLLiMParameters
+from .statistics import LOG_2PI, apply_each, whitened_prior
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The mixture p(x | y) of n spectra, x = [t; w] (eq. JGMM_inverse_map).
+
+    Attributes
+    ----------
+    weights : (n, K), summing to one.
+    means : (n, K, L). covariances : (n or 1, K, L, L) Sigma*_k.
+    log_evidence : (n,) log p(y).
+    """
+
+    weights: Array
+    means: Array
+    covariances: Array
+    log_evidence: Array
+
+    def mean(self) -> Array:
+        """Posterior mean (n, L), eq. JGMM_inverse_exp."""
+        return np.einsum("nk,nkl->nl", self.weights, self.means)
+
+    def covariance(self, mean: Array) -> Array:
+        """Posterior covariance (n, L, L) about ``mean`` (n, L)."""
+        deviation = self.means - mean[:, None, :]
+        between = (self.weights[:, :, None] * deviation).transpose(0, 2, 1) @ deviation
+        if len(self.covariances) == 1:
+            return between + np.einsum("nk,klm->nlm", self.weights, self.covariances[0])
+        return between + np.einsum("nk,nklm->nlm", self.weights, self.covariances)
+
+    def variance(self, mean: Array) -> Array:
+        """Posterior variance of each entry of x (n, L) about ``mean`` (n, L)."""
+        deviation = self.means - mean[:, None, :]
+        within = np.diagonal(self.covariances, axis1=2, axis2=3)
+        return np.einsum("nk,nkl->nl", self.weights, deviation**2 + within)
+
+
+@dataclass(frozen=True)
+class ForwardTerms:
+    """Theta, prepared for log p(y) and the posterior of complete spectra."""
+
+    products: ResidualProducts
+    shift: Array
+    prior_mean: Array
+    covariance: Array
+    log_constant: Array
+
+    @classmethod
+    def of(cls, theta: GLLiMParameters) -> ForwardTerms:
+        """Prepare theta*, the spectra being shifted to their mean under the model."""
+        centres = np.einsum("kdl,kl->kd", theta.A, theta.c) + theta.b
+        shift = theta.pi @ centres
+        structure = theta.structure
+        information = theta.A.transpose(0, 2, 1) @ structure.solve(theta.Sigma, theta.A)
+        covariance, log_det = whitened_prior(theta.Gamma, information)
+        log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)
+        return cls(
+            products=structure.residual_products(theta.Sigma, (centres - shift)[:, :, None], theta.A),
+            shift=shift,
+            prior_mean=theta.c,
+            covariance=covariance,
+            log_constant=np.log(theta.pi) - 0.5 * (log_det + theta.n_bands * LOG_2PI),
+        )
+
+    def posterior(self, spectra: Array) -> Posterior:
+        """Posterior of spectra (n, D) without NaN."""
+        shifted = np.subtract(spectra, self.shift, dtype=np.float64)
+        squares, projected = self.products(shifted, np.ones((len(spectra), 1)))
+        update = apply_each(projected, self.covariance)
+        distance = squares - np.einsum("nkl,nkl->nk", update, projected)
+        log_joint = self.log_constant - 0.5 * distance
+        log_evidence = np.asarray(logsumexp(log_joint, axis=1)) if len(spectra) else np.zeros(0)
+        return Posterior(
+            np.exp(log_joint - log_evidence[:, None]),
+            self.prior_mean + update,
+            self.covariance[None],
+            log_evidence,
+        )
+
+
+def posterior_blocks(
+    theta: GLLiMParameters, spectra: Array
+) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.intp]], Posterior]]:
+    """Posteriors of spectra (n, D) in row blocks: (rows, their posterior).
+
+    Non-finite bands are missing; rows that miss the same bands share theta. Rows without a band are in no block.
+    """
+    size = block_rows(theta.n_components * (theta.A.shape[2] + 1))
+    for rows, bands in band_patterns(spectra):
+        complete = len(bands) == theta.n_bands
+        terms = ForwardTerms.of(theta if complete else theta.select_bands(bands))
+        for start in range(0, len(rows), size):
+            block = rows[start : start + size]
+            values = spectra[block] if complete else spectra[np.ix_(block, bands)]
+            yield block, terms.posterior(values)
+
+
+def band_patterns(
+    spectra: Array,
+) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], np.dtype[np.intp]]]]:
+    """Rows that share a set of valid bands, and those bands; rows without a valid band are left out."""
+    valid = np.isfinite(spectra)
+    count = valid.sum(axis=1)
+    every = np.arange(spectra.shape[1])
+    complete = np.flatnonzero(count == spectra.shape[1])
+    if len(complete):
+        yield complete, every
+    partial = np.flatnonzero((count > 0) & (count < spectra.shape[1]))
+    if len(partial) == 0:
+        return
+    packed = np.packbits(valid[partial], axis=1)
+    _, first, group = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    group = group.reshape(-1)
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group))
+    for pattern, stop in enumerate(ends):
+        start = ends[pattern - 1] if pattern else 0
+        yield partial[order[start:stop]], every[valid[partial[first[pattern]]]]
+
+
+def inverse_regression(theta: GLLiMParameters, parameters: Array, latent: Array | None = None) -> Array:
+    """Spectra (n, D) expected for parameters (n, L_t) and latents (n, L_w), eq. JGMM_forward_exp.
+
+    Without ``latent`` each component uses its prior mean c_w, the expectation given the parameters alone.
+    """
+    n_t = theta.n_parameters
+    known = parameters if latent is None else np.concatenate([parameters, latent], axis=1)
+    size = known.shape[1]
+    root = np.linalg.cholesky(theta.Gamma[:, :size, :size])
+    log_det = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+    whitened = apply_each(known[:, None, :] - theta.c[:, :size], np.linalg.inv(root).transpose(0, 2, 1))
+    log_weights = np.log(theta.pi) - 0.5 * (log_det + np.einsum("nkl,nkl->nk", whitened, whitened))
+    weights = softmax(log_weights, axis=1)
+    offset = theta.b
+    if latent is None:
+        offset = offset + np.einsum("kdl,kl->kd", theta.A[:, :, n_t:], theta.c[:, n_t:])
+    spectra = weights @ offset
+    for k in range(theta.n_components):
+        spectra += weights[:, k : k + 1] * (known @ theta.A[k, :, :size].T)
+    return np.asarray(spectra)

@@ -1,0 +1,249 @@
+"""From settings and training data to the best fit: checks, scaling, starts, n_init and the choice of L_w by BIC."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
+
+from .chunks import ChunkSource, DataMoments, moments_of
+from .covariance import Array
+from .em import Fit, Problem, Stopping, run_em
+from .initialize import STARTS, GivenResponsibilities, Start, find_start
+from .maximization import Floor, LatentPrior
+from .parameters import Constraints, GLLiMParameters
+from .scaling import Scaling
+
+FitProgress = Callable[[str, int, float], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a fit, checked; the meanings are those of :class:`specinvert.GLLiMInverter`."""
+
+    n_components: int = 50
+    n_latent: int | str = 0
+    max_latent: int | Sequence[int] = 10
+    constraints: Constraints = field(default_factory=Constraints)
+    standardize: bool = True
+    init: str | GLLiMParameters = "kmeans"
+    n_init: int = 1
+    max_iter: int = 100
+    tol: float = 1e-4
+    reg_covar: float = 1e-10
+    random_state: Any = None
+    latent_mean: Array | None = None
+    latent_covariance: Array | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_components", 1), ("n_init", 1), ("max_iter", 1)):
+            _check_integer(name, getattr(self, name), least)
+        for name in ("tol", "reg_covar"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= value < np.inf:
+                raise ValueError(f"{name}={value!r} must be a number, zero or more")
+        if isinstance(self.n_latent, str):
+            if self.n_latent != "bic":
+                raise ValueError(f"n_latent={self.n_latent!r} must be an integer or 'bic'")
+        else:
+            _check_integer("n_latent", self.n_latent, 0)
+        if not isinstance(self.init, GLLiMParameters) and self.init not in STARTS:
+            raise ValueError(f"init={self.init!r} is not one of {', '.join(map(repr, STARTS))} or a GLLiMParameters")
+
+    def latent_dimensions(self, n_bands: int) -> list[int]:
+        """The L_w to try; raises where one cannot be fitted to ``n_bands`` bands."""
+        if self.n_latent != "bic":
+            wanted = [int(self.n_latent)]
+            if wanted[0] >= n_bands:
+                raise ValueError(
+                    f"n_latent={wanted[0]} is not below the {n_bands} bands: the noise would be unconstrained; "
+                    "use sigma='full' with n_latent=0"
+                )
+            return wanted
+        if isinstance(self.max_latent, numbers.Integral):
+            _check_integer("max_latent", self.max_latent, 0)
+            return list(range(min(int(self.max_latent), n_bands - 1) + 1))
+        if isinstance(self.max_latent, str) or not isinstance(self.max_latent, Iterable):
+            raise ValueError(f"max_latent={self.max_latent!r} must be an integer or a sequence of them")
+        wanted = sorted({int(v) for v in self.max_latent if _check_integer("max_latent", v, 0) is None})
+        if not wanted or wanted[-1] >= n_bands:
+            raise ValueError(
+                f"max_latent={list(self.max_latent)!r} must hold integers from 0 to {n_bands - 1}, one below the bands"
+            )
+        return wanted
+
+
+@dataclass(frozen=True)
+class Training:
+    """What training gave: the chosen fit, the BIC of each L_w tried, and the moments of the data."""
+
+    fit: Fit
+    bics: dict[int, float]
+    moments: DataMoments
+
+
+def train(
+    source: ChunkSource,
+    settings: Settings,
+    n_responsibilities: int | None = None,
+    band_names: Callable[[int], str] = "band {}".format,
+    parameter_names: Callable[[int], str] = "parameter {}".format,
+    progress: FitProgress | None = None,
+) -> Training:
+    """Train on the chunks of a source.
+
+    Parameters
+    ----------
+    source : training data, free of NaN.
+    settings : what to fit.
+    n_responsibilities : K, where the chunks carry responsibilities to start from.
+    band_names, parameter_names : name a column in error messages.
+    progress : called after each EM iteration with the name of the run, the iteration and the log-likelihood.
+
+    Raises
+    ------
+    ValueError : constant bands or parameters, fewer samples than components, a start that does not fit the data,
+        or all components degenerate.
+    """
+    with threadpool_limits(limits=1):
+        moments = source.sum(moments_of)
+        _check_data(moments, settings, n_responsibilities, band_names, parameter_names)
+        n_bands = len(moments.spectra.mean)
+        dimensions = settings.latent_dimensions(n_bands)
+        problem = _problem(source, settings, moments)
+        starts = _starts(problem, settings, moments, n_responsibilities)
+        fits: dict[int, Fit] = {}
+        for n_latent in dimensions:
+            runs = []
+            for number, start in enumerate(starts):
+                label = f"L_w = {n_latent}" + (f", start {number + 1}" if len(starts) > 1 else "")
+                prior = _latent_prior(settings, start, n_latent, n_responsibilities)
+                report = None if progress is None else _labelled(progress, label)
+                runs.append(run_em(problem, start, prior, report))
+            fits[n_latent] = max(runs, key=lambda fit: fit.log_likelihoods[-1])
+    chosen = min(fits.values(), key=lambda fit: fit.bic)
+    if settings.tol > 0 and not chosen.converged:
+        warnings.warn(
+            f"EM did not converge in max_iter={settings.max_iter} iterations: raise max_iter, or raise "
+            f"tol={settings.tol:g} (nats a sample) if the likelihood has levelled off",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
+
+
+def _labelled(progress: FitProgress, label: str) -> Callable[[int, float], None]:
+    return lambda iteration, log_likelihood: progress(label, iteration, log_likelihood)
+
+
+def _check_integer(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name}={value!r} must be an integer, {least} or more")
+
+
+def _check_data(
+    moments: DataMoments,
+    settings: Settings,
+    n_responsibilities: int | None,
+    band_names: Callable[[int], str],
+    parameter_names: Callable[[int], str],
+) -> None:
+    n_components = n_responsibilities or settings.n_components
+    if isinstance(settings.init, GLLiMParameters) and n_responsibilities is None:
+        n_components = settings.init.n_components
+    if moments.spectra.n_rows < n_components:
+        raise ValueError(
+            f"{moments.spectra.n_rows} sample{'s' if moments.spectra.n_rows != 1 else ''} cannot train "
+            f"n_components={n_components} components: give more samples or fewer components"
+        )
+    if not moments.spectra.weight > 0:
+        raise ValueError("the sample weights sum to zero: at least one must be positive")
+    for columns, names, what in (
+        (moments.spectra, band_names, "band"),
+        (moments.parameters, parameter_names, "parameter"),
+    ):
+        constant = np.flatnonzero(~(columns.high > columns.low))
+        if len(constant):
+            shown = ", ".join(f"{names(int(i))} (always {columns.low[i]:g})" for i in constant[:5])
+            more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
+            raise ValueError(f"constant {what} in training: {shown}{more}; leave it out")
+
+
+def _problem(source: ChunkSource, settings: Settings, moments: DataMoments) -> Problem:
+    scaling = Scaling.from_moments(
+        moments.spectra, moments.parameters, settings.constraints.sigma, settings.standardize
+    )
+    floor = Floor(
+        settings.reg_covar,
+        moments.spectra.variance / scaling.spectra_scale**2,
+        moments.parameters.variance / scaling.parameters_scale**2,
+    )
+    stopping = Stopping(settings.max_iter, settings.tol)
+    return Problem(source, scaling, settings.constraints, floor, stopping)
+
+
+def _starts(
+    problem: Problem, settings: Settings, moments: DataMoments, n_responsibilities: int | None
+) -> Sequence[Start | GLLiMParameters]:
+    if n_responsibilities is not None:
+        return [GivenResponsibilities()]
+    if isinstance(settings.init, GLLiMParameters):
+        _check_warm_start(settings, moments)
+        return [settings.init]
+    random = check_random_state(settings.random_state)
+    return [
+        find_start(
+            settings.init,
+            settings.n_components,
+            problem.source,
+            problem.scaling,
+            (problem.floor.parameters, problem.floor.spectra),
+            int(random.randint(np.iinfo(np.int32).max)),
+        )
+        for _ in range(settings.n_init)
+    ]
+
+
+def _check_warm_start(settings: Settings, moments: DataMoments) -> None:
+    theta = settings.init
+    assert isinstance(theta, GLLiMParameters)
+    sizes = (theta.n_bands, theta.n_parameters)
+    expected = (len(moments.spectra.mean), len(moments.parameters.mean))
+    if sizes != expected:
+        raise ValueError(
+            f"the init model has {sizes[0]} bands and {sizes[1]} parameters, the training set {expected[0]} and "
+            f"{expected[1]}"
+        )
+    if settings.n_latent != theta.n_latent:
+        raise ValueError(
+            f"the init model has {theta.n_latent} latent dimensions, n_latent={settings.n_latent!r} asks for others"
+        )
+
+
+def _latent_prior(
+    settings: Settings, start: Start | GLLiMParameters, n_latent: int, n_responsibilities: int | None
+) -> LatentPrior:
+    if isinstance(start, GLLiMParameters):
+        n_t = start.n_parameters
+        return LatentPrior(start.c[:, n_t:], start.Gamma[:, n_t:, n_t:])
+    n_components = n_responsibilities or settings.n_components
+    prior = LatentPrior.standard(n_components, n_latent)
+    mean = prior.mean if settings.latent_mean is None else settings.latent_mean
+    covariance = prior.covariance if settings.latent_covariance is None else settings.latent_covariance
+    try:
+        return LatentPrior(
+            np.broadcast_to(np.asarray(mean, dtype=np.float64), prior.mean.shape),
+            np.broadcast_to(np.asarray(covariance, dtype=np.float64), prior.covariance.shape),
+        )
+    except ValueError:
+        raise ValueError(
+            f"latent_mean {np.shape(mean)} and latent_covariance {np.shape(covariance)} must broadcast to "
+            f"{prior.mean.shape} and {prior.covariance.shape}"
+        ) from None

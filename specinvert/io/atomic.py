@@ -1,0 +1,55 @@
+"""Writing under a temporary name, so that a file under its final name is always whole."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary name beside `path`; on success rename it to `path`, on any exception remove it.
+
+    The temporary name keeps the suffix of `path`, and nothing exists under it yet. A symbolic link is
+    followed: its target is replaced, the link stays.
+
+    Parameters
+    ----------
+    path : the final name. An existing file there is replaced in one step, and only on success.
+
+    Raises
+    ------
+    FileNotFoundError : the directory does not exist.
+    PermissionError : the directory cannot be written to.
+    ValueError : `path` is a directory, or its directory is a file.
+
+    Examples
+    --------
+    >>> with atomic_path("notes.txt") as temporary:  # doctest: +SKIP
+    ...     temporary.write_text("whole or not at all")
+    """
+    final = Path(os.path.realpath(path))
+    _check_target(final, path)
+    temporary = final.with_name(f".{final.stem}-{uuid.uuid4().hex[:12]}{final.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _check_target(final: Path, path: str | os.PathLike[str]) -> None:
+    directory = final.parent
+    if final.is_dir():
+        raise ValueError(f"{os.fspath(path)}: is a directory; give the name of a file in it")
+    if not directory.exists():
+        raise FileNotFoundError(f"{os.fspath(path)}: directory {directory} does not exist; create it first")
+    if not directory.is_dir():
+        raise ValueError(f"{os.fspath(path)}: {directory} is a file, not a directory; choose another place")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise PermissionError(
+            f"{os.fspath(path)}: no permission to write in {directory}; choose another place"
+        )

@@ -1,0 +1,55 @@
+"""How a cube read from a file is cut into dask blocks: bands whole, blocks aligned with those of the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from dask.array.core import normalize_chunks
+from dask.base import tokenize
+
+Chunks = Literal["auto"] | Mapping[str, int | Literal["auto"]] | None
+
+
+def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr.DataArray:
+    """Cut `array`, still unread, into dask blocks; with `chunks=None` read it into memory instead.
+
+    Parameters
+    ----------
+    array : an array backed by the file; `encoding["preferred_chunks"]` says how the file is cut.
+    chunks : "auto" keeps dimension `whole` in one block and sizes the others to dask's `array.chunk-size`,
+        counted in the floats that integers are decoded to;
+        a mapping gives block lengths by dimension (-1 or absent: whole).
+    whole : the band dimension.
+    path : the file, for names of tasks that change when the file does.
+
+    Raises
+    ------
+    ValueError : `chunks` is none of these, or names a dimension that `array` lacks.
+    """
+    if chunks is None:
+        return array.load()
+    if isinstance(chunks, Mapping):
+        unknown = [name for name in chunks if name not in array.dims]
+        if unknown:
+            raise ValueError(f"chunks= names {unknown}, but the dimensions are {list(map(str, array.dims))}")
+        wanted = tuple(chunks.get(str(dim), -1) for dim in array.dims)
+    elif chunks == "auto":
+        wanted = tuple(-1 if dim == whole or not array.size else "auto" for dim in array.dims)
+    else:
+        raise ValueError(
+            f"chunks={chunks!r} is not understood; use 'auto', a dict such as {{'y': 100}}, or None"
+        )
+    stored = array.encoding.get("preferred_chunks", {})
+    blocks = normalize_chunks(
+        wanted,
+        shape=array.shape,
+        dtype=np.result_type(array.dtype, np.float32),
+        previous_chunks=tuple(stored.get(dim, size) for dim, size in array.sizes.items()),
+    )
+    token = tokenize(path, os.stat(path).st_mtime_ns, array.name, blocks)
+    data = array.variable.chunk(dict(zip(array.dims, blocks, strict=True)), name=f"open_cube-{token}")
+    return array.copy(data=data.data)

@@ -1,0 +1,174 @@
+"""The model file: a trained model as arrays and attributes in netCDF, never a pickle.
+
+``specinvert_schema`` is its version. Everything needed to invert on another machine is in it: theta, the bands with
+their wavelengths, names, units and training ranges of the parameters, and how the model was fitted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ..cubes.bands import Bands
+from ..cubes.units import NM_PER_UNIT
+from ..gllim.parameters import Constraints, GLLiMParameters
+from .atomic import atomic_path
+
+SCHEMA = 1
+_KIND = "GLLiM model"
+_THETA = {
+    "pi": ("component",),
+    "c": ("component", "x"),
+    "Gamma": ("component", "x", "x_2"),
+    "A": ("component", "band", "x"),
+    "b": ("component", "band"),
+}
+_SIGMA = {1: ("component",), 2: ("component", "band"), 3: ("component", "band", "band_2")}
+_VECTORS = {"low": "parameter", "high": "parameter", "log_likelihoods": "iteration"}
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained model with its labels.
+
+    ``names`` and ``attrs`` are those of the parameters, ``low`` and ``high`` (L_t,) their training ranges; ``bics`` holds
+    the BIC of each L_w tried, ``settings`` the arguments of the inverter.
+    """
+
+    theta: GLLiMParameters
+    bands: Bands
+    spectra_name: str
+    spectra_units: str | None
+    names: list[str]
+    attrs: dict[str, dict[str, str]]
+    low: np.ndarray
+    high: np.ndarray
+    n_samples: int
+    total_weight: float
+    log_likelihoods: np.ndarray
+    converged: bool
+    n_removed: int
+    bics: dict[int, float]
+    settings: dict[str, Any]
+
+    def band_coordinates(self) -> tuple[str, dict[str, Any]]:
+        """The band dimension and its coordinates, wavelengths in the unit of training."""
+        bands = self.bands
+        if bands.wavelength is not None and bands.unit is not None:
+            values = bands.wavelength / NM_PER_UNIT[bands.unit]
+            return bands.dim, {"wavelength": (bands.dim, values, {"units": bands.unit})}
+        return bands.dim, {} if bands.labels is None else {bands.dim: bands.labels}
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write a model to netCDF, whole or not at all.
+
+    Raises FileNotFoundError or PermissionError where the folder is missing or not writable.
+    """
+    theta = model.theta
+    variables: dict[str, Any] = {name: (dims, getattr(theta, name)) for name, dims in _THETA.items()}
+    variables["Sigma"] = (_SIGMA[theta.Sigma.ndim], theta.Sigma)
+    variables |= {name: ((dim,), getattr(model, name)) for name, dim in _VECTORS.items()}
+    if model.bands.wavelength is not None:
+        attrs = {"units": "nm", "standard_name": "radiation_wavelength"}
+        variables["wavelength"] = (("band",), model.bands.wavelength, attrs)
+    labels = None if model.bands.labels is None else np.asarray(model.bands.labels).tolist()
+    from .. import __version__
+
+    description = {
+        "n_latent": theta.n_latent,
+        "constraints": asdict(theta.constraints),
+        "bands": {
+            "dim": model.bands.dim,
+            "unit": model.bands.unit,
+            "guessed": model.bands.guessed,
+            "labels": labels,
+        },
+        "spectra_name": model.spectra_name,
+        "spectra_units": model.spectra_units,
+        "names": model.names,
+        "attrs": model.attrs,
+        "n_samples": model.n_samples,
+        "total_weight": model.total_weight,
+        "converged": model.converged,
+        "n_removed": model.n_removed,
+        "bics": {str(n_latent): value for n_latent, value in model.bics.items()},
+        "settings": model.settings,
+    }
+    dataset = xr.Dataset(
+        variables,
+        attrs={
+            "title": _KIND,
+            "specinvert_schema": SCHEMA,
+            "source": f"specinvert {__version__}",
+            "specinvert_model": json.dumps(description, default=str),
+        },
+    )
+    encoding = {name: {"_FillValue": None} for name in dataset.variables}
+    with atomic_path(path) as temporary:
+        dataset.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model written by :func:`save_model`, to the same bits.
+
+    Raises
+    ------
+    FileNotFoundError : no such file.
+    ValueError : the file is truncated or no netCDF, holds no model, or has another schema.
+    """
+    shown = os.fspath(path)
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{shown}: no such model file")
+    try:
+        with xr.open_dataset(path, engine="netcdf4") as opened:
+            data = opened.load()
+    except PermissionError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{shown}: not a readable netCDF file (truncated, or of another kind): {error}") from None
+    if data.attrs.get("title") != _KIND or "specinvert_schema" not in data.attrs:
+        raise ValueError(f"{shown}: a netCDF file, but not a specinvert model; train one with GLLiMInverter.to_netcdf")
+    schema = int(data.attrs["specinvert_schema"])
+    if schema != SCHEMA:
+        raise ValueError(
+            f"{shown}: model schema {schema}, this version of specinvert reads {SCHEMA}: train again, or install the "
+            f"version that wrote it ({data.attrs.get('source', 'unknown')})"
+        )
+    try:
+        return _model(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{shown}: damaged specinvert model: {error}") from None
+
+
+def _model(data: xr.Dataset) -> Model:
+    described = json.loads(data.attrs["specinvert_model"])
+    bands = described.pop("bands")
+    labels = bands["labels"]
+    wavelength = data["wavelength"].values if "wavelength" in data.variables else None
+    constraints = Constraints(**described.pop("constraints"))
+    theta = GLLiMParameters(
+        **{name: data[name].values for name in (*_THETA, "Sigma")},
+        n_latent=described.pop("n_latent"),
+        constraints=constraints,
+    )
+    return Model(
+        theta=theta,
+        bands=Bands(
+            dim=bands["dim"],
+            size=theta.n_bands,
+            wavelength=wavelength,
+            unit=bands["unit"],
+            guessed=bands["guessed"],
+            labels=None if labels is None else np.asarray(labels),
+        ),
+        bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
+        **{name: data[name].values for name in _VECTORS},
+        **described,
+    )

@@ -1,0 +1,132 @@
+"""Reads cubes from netCDF files, with the grid mapping where rioxarray looks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import xarray as xr
+
+from ..cubes.bands import find_band_dim, is_wavelength_name
+from .chunks import Chunks, chunk_cube
+from .header import is_fwhm_name, is_good_name
+
+
+def open_netcdf(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
+    """Open one variable of a netCDF file as a cube, its dimensions in the order of the file.
+
+    See `open_cube` for the convention.
+
+    Parameters
+    ----------
+    path : an existing netCDF file; only its root group is read.
+    chunks : as for `open_cube`.
+    variable : name of the cube; None for the only variable with a band dimension.
+
+    Raises
+    ------
+    ValueError : the file is damaged; `variable` is not in it or holds no numbers; or, without `variable`,
+        none or several variables have a band dimension.
+    """
+    try:
+        _check_classic_size(path)
+        dataset = xr.open_dataset(path, engine="netcdf4", decode_timedelta=False, cache=False)
+    except OSError as error:
+        raise ValueError(f"{path}: not a readable netCDF file, damaged or truncated ({error})") from error
+    dataset = dataset.set_coords([name for name in dataset.data_vars if _is_band_metadata(dataset[name])])
+    name = _choose(dataset, path, variable)
+    cube = dataset[name]
+    band_dim = _band_dim(cube)
+    cube = _with_grid_mapping(dataset, cube)
+    for coordinate in cube.coords.values():
+        if coordinate.ndim < 2:
+            coordinate.load()
+    source = dict(cube.encoding)
+    cube = chunk_cube(cube, chunks, whole=band_dim or "", path=str(path))
+    if cube.dtype != np.float32 and np.dtype(source.get("dtype", cube.dtype)).kind in "iu":
+        cube = cube.astype(np.float32, keep_attrs=True)
+    if band_dim is not None:
+        cube = _rename_metadata(cube, band_dim)
+    cube.encoding = {"source": str(path)}
+    if "grid_mapping" in source:
+        cube.encoding["grid_mapping"] = source["grid_mapping"]
+    return cube
+
+
+def _check_classic_size(path: Path) -> None:
+    """Raise where a netCDF-3 file is too short for its variables: the library reads zeros past its end."""
+    with netCDF4.Dataset(path) as file:
+        if file.data_model.startswith("NETCDF4"):
+            return
+        promised = sum(array.size * array.dtype.itemsize for array in file.variables.values())
+    held = path.stat().st_size
+    if held < promised:
+        raise ValueError(
+            f"{path}: truncated, {held} bytes where its variables take {promised}; copy it again"
+        )
+
+
+def _choose(dataset: xr.Dataset, path: Path, variable: str | None) -> str:
+    arrays = dataset.data_vars.items()
+    numeric = [str(name) for name, array in arrays if array.ndim and array.dtype.kind in "iuf"]
+    if variable is not None:
+        if variable not in dataset.data_vars:
+            raise ValueError(f"{path}: no variable {variable!r}; the file has {_listed(dataset, numeric)}")
+        if variable not in numeric:
+            raise ValueError(
+                f"{path}: variable {variable!r} holds no array of numbers ({dataset[variable].dtype})"
+            )
+        return variable
+    found = [name for name in numeric if _band_dim(dataset[name]) is not None]
+    found = [name for name in found if dataset[name].ndim > 1] or found
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ValueError(
+            f"{path}: several variables have a band dimension ({', '.join(found)}); pass variable="
+        )
+    raise ValueError(
+        f"{path}: no variable has a dimension that carries wavelengths (the root group has "
+        f"{_listed(dataset, numeric)}); pass variable=, or add a wavelength coordinate to the file"
+    )
+
+
+def _band_dim(array: xr.DataArray) -> str | None:
+    try:
+        return find_band_dim(array)
+    except ValueError:
+        return None
+
+
+def _is_band_metadata(array: xr.DataArray) -> bool:
+    name = array.name
+    return array.ndim == 1 and (is_wavelength_name(name) or is_fwhm_name(name) or is_good_name(name))
+
+
+def _with_grid_mapping(dataset: xr.Dataset, cube: xr.DataArray) -> xr.DataArray:
+    declared = cube.attrs.pop("grid_mapping", None)
+    if declared is None:
+        return cube
+    name = declared.split()[0].rstrip(":")
+    if name in dataset.variables:
+        cube = cube.assign_coords({name: dataset[name].variable})
+        cube.encoding["grid_mapping"] = name
+    return cube
+
+
+def _rename_metadata(cube: xr.DataArray, band_dim: str) -> xr.DataArray:
+    for wanted, matches in (("fwhm", is_fwhm_name), ("good", is_good_name)):
+        names = [name for name, array in cube.coords.items() if array.dims == (band_dim,) and matches(name)]
+        if len(names) == 1:
+            values = cube[names[0]].variable
+            cube = cube.drop_vars(names).assign_coords({wanted: values})
+    if "good" in cube.coords:
+        cube = cube.assign_coords(good=(cube.good != 0).assign_attrs(long_name="band not listed as bad"))
+    return cube
+
+
+def _listed(dataset: xr.Dataset, names: list[str]) -> str:
+    return (
+        ", ".join(f"{name} {tuple(map(str, dataset[name].dims))}" for name in names) or "no numeric variables"
+    )

@@ -1,0 +1,166 @@
+"""Reads whatever GDAL opens, ENVI and GeoTIFF above all, as a lazy cube (y, x, band).
+
+Band metadata come from the tags of every band, because rioxarray keeps those of the first only. Numbers are
+decoded here, band by band: rioxarray leaves scales that differ between bands undone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rasterio
+import rioxarray
+import xarray as xr
+from rasterio.errors import NotGeoreferencedWarning, RasterioError
+
+from .chunks import Chunks, chunk_cube
+from .header import BandTags, check_envi_size, data_file_of_header, read_band_tags
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What decides how stored numbers become a cube; sequences have one entry a band."""
+
+    tags: BandTags
+    nodata: Sequence[float | None]
+    scales: Sequence[float]
+    offsets: Sequence[float]
+    units: str | None
+    names: Sequence[str | None]
+
+
+def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
+    """Open a raster file, or the ENVI header of one, as a cube (y, x, wavelength) or (y, x, band).
+
+    See `open_cube` for the convention.
+
+    Parameters
+    ----------
+    path : an existing file.
+    chunks : as for `open_cube`; a mapping may call the band dimension "band" or "wavelength".
+
+    Raises
+    ------
+    ValueError : GDAL cannot read the file, it is truncated, holds several images or complex numbers, or its
+        band metadata do not fit its bands.
+    FileNotFoundError : a header without its data file.
+    """
+    source = data_file_of_header(path) if path.suffix.lower() == ".hdr" else path
+    description = _describe(str(source))
+    with _quiet_rasterio():
+        raw = rioxarray.open_rasterio(str(source), masked=False, mask_and_scale=False, cache=False)
+    stored = raw.encoding.get("preferred_chunks", {})
+    raw = raw.rename({raw.dims[0]: "band"}) if raw.dims[0] != "band" else raw
+    raw.encoding["preferred_chunks"] = {name: stored[name] for name in ("y", "x")}
+    dim = "band" if description.tags.wavelength is None else "wavelength"
+    if isinstance(chunks, Mapping):
+        chunks = {"band" if name == dim else name: length for name, length in chunks.items()}
+    cube = _decode(chunk_cube(raw, chunks, whole="band", path=str(source)), description)
+    cube = _label(cube.transpose("y", "x", "band"), description)
+    cube.name = "cube"
+    cube.attrs = {} if description.units is None else {"units": description.units}
+    cube.encoding = {"grid_mapping": "spatial_ref", "_FillValue": np.nan, "source": str(source)}
+    return cube
+
+
+def _describe(path: str) -> _Description:
+    try:
+        with _quiet_rasterio(), rasterio.open(path) as dataset:
+            if dataset.subdatasets:
+                names = ", ".join(name.rsplit("/", 1)[-1] for name in dataset.subdatasets)
+                raise ValueError(
+                    f"{path}: holds several images ({names}); convert the one you need to GeoTIFF"
+                )
+            if np.dtype(dataset.dtypes[0]).kind == "c":
+                raise ValueError(f"{path}: holds complex numbers, not spectra")
+            if dataset.driver == "ENVI":
+                check_envi_size(dataset, path)
+            elif dataset.driver == "GTiff":
+                _check_tiff_size(dataset, path)
+            tags = read_band_tags(dataset, path)
+            units = {unit or None for unit in dataset.units}
+            return _Description(
+                tags=tags,
+                nodata=[tags.ignore_value if value is None else value for value in dataset.nodatavals],
+                scales=dataset.scales,
+                offsets=dataset.offsets,
+                units=units.pop() if len(units) == 1 else None,
+                names=dataset.descriptions,
+            )
+    except RasterioError as error:
+        reason = str(error).replace(f"'{path}' ", "").removeprefix(f"{path}: ")
+        raise ValueError(f"{path}: not a raster file that can be read ({reason})") from error
+
+
+def _check_tiff_size(dataset: Any, path: str) -> None:
+    held = Path(path).stat().st_size
+    rows, columns = dataset.block_shapes[0]
+    last = f"{-(-dataset.width // columns) - 1}_{-(-dataset.height // rows) - 1}"
+    for band in (1, dataset.count):
+        start = dataset.get_tag_item(f"BLOCK_OFFSET_{last}", "TIFF", bidx=band)
+        length = dataset.get_tag_item(f"BLOCK_SIZE_{last}", "TIFF", bidx=band)
+        if start and length and int(start) + int(length) > held:
+            raise ValueError(
+                f"{path}: truncated, {held} bytes where band {band} ends at {int(start) + int(length)}; "
+                "copy it again"
+            )
+
+
+def _decode(raw: xr.DataArray, description: _Description) -> xr.DataArray:
+    dtype = np.dtype(np.float64 if raw.dtype == np.float64 else np.float32)
+    cube = raw.astype(dtype)
+    nodata = np.array([np.nan if value is None else value for value in description.nodata], dtype=np.float64)
+    if raw.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # GDAL writes the largest float64 as nodata of float32 files
+            nodata = nodata.astype(raw.dtype)
+    if np.isfinite(nodata).any() or np.isinf(nodata).any():
+        cube = cube.where(raw != _per_band(nodata))
+    scales, offsets = np.array(description.scales), np.array(description.offsets)
+    if description.tags.scale is not None and (scales == 1).all() and (offsets == 0).all():
+        scales = scales * description.tags.scale
+    if (scales != 1).any():
+        cube = cube * _per_band(scales.astype(dtype))
+    if (offsets != 0).any():
+        cube = cube + _per_band(offsets.astype(dtype))
+    return cube
+
+
+def _per_band(values: np.ndarray) -> xr.DataArray | np.generic:
+    return values[0] if (values == values[0]).all() else xr.DataArray(values, dims="band")
+
+
+def _label(cube: xr.DataArray, description: _Description) -> xr.DataArray:
+    tags = description.tags
+    cube = cube.drop_vars([name for name, coordinate in cube.coords.items() if "band" in coordinate.dims])
+    dim = "band" if tags.wavelength is None else "wavelength"
+    cube = cube.rename(band=dim) if dim != "band" else cube
+    coords: dict[str, tuple[str, np.ndarray, dict[str, str]]] = {}
+    names = np.array([name or "" for name in description.names])
+    if tags.wavelength is not None:
+        coords["wavelength"] = (dim, tags.wavelength, _attrs("wavelength", tags.unit))
+    elif (names != "").all() and len(set(names)) == names.size:
+        coords["band"] = (dim, names, _attrs("band name", None))
+    if tags.fwhm is not None:
+        coords["fwhm"] = (dim, tags.fwhm, _attrs("full width at half maximum", tags.unit))
+    if tags.good is not None:
+        coords["good"] = (dim, tags.good, _attrs("band not listed as bad", None))
+    cube = cube.assign_coords(coords)
+    return cube.rio.write_coordinate_system() if cube.rio.crs and {"x", "y"} <= set(cube.coords) else cube
+
+
+def _attrs(long_name: str, unit: str | None) -> dict[str, str]:
+    return {"long_name": long_name} | ({} if unit is None else {"units": unit})
+
+
+@contextmanager
+def _quiet_rasterio() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        warnings.filterwarnings("ignore", message="(Scales|Offsets) differ across bands")
+        yield

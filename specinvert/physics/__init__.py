@@ -1,0 +1,1 @@
+"""Simulators that make training sets."""
