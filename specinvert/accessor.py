@@ -27,12 +27,12 @@ class _Accessor:
         return _inverter(inverter).posterior(self._data, **options)
 
 
-@xr.register_dataarray_accessor("gllim")
+@xr.register_dataarray_accessor("gllim")  # type: ignore[no-untyped-call]
 class GLLiMDataArrayAccessor(_Accessor):
     """``cube.gllim.invert(inverter)`` on a DataArray of spectra."""
 
 
-@xr.register_dataset_accessor("gllim")
+@xr.register_dataset_accessor("gllim")  # type: ignore[no-untyped-call]
 class GLLiMDatasetAccessor(_Accessor):
     """``training.gllim.fit(...)`` and ``cube.gllim.invert(inverter)`` on a Dataset."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class GLLiMInverter:
     n_latent : L_w, latent dimensions for what varies in the spectra beside the parameters; ``"bic"`` tries 0 to
         ``max_latent`` and keeps the least BIC.
     max_latent : largest L_w to try, or a sequence of them.
-    sigma, tied_sigma : structure of the noise, ``"iso"``, ``"diag"`` or ``"full"``, and whether all components share it.
+    sigma, tied_sigma : structure of the noise, ``"iso"``, ``"diag"`` or ``"full"``, and whether components share it.
     gamma, tied_gamma : structure of the parameters' covariance in each component, and whether all share it.
     tied_pi : all component weights 1/K.
     standardize : centre and scale the data for the fit; results are in the user's units either way.
@@ -378,7 +378,7 @@ class GLLiMInverter:
         return digest.hexdigest()[:12]
 
 
-_FITTED = {
+_FITTED: dict[str, Callable[[Model], Any]] = {
     "parameters_": lambda m: m.theta,
     "log_likelihoods_": lambda m: m.log_likelihoods,
     "n_iter_": lambda m: len(m.log_likelihoods),

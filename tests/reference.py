@@ -148,9 +148,7 @@ def _assemble(
     return Theta(pi, np.concatenate([c_t, c_w], axis=1), Gamma, A, b, Sigma, L_w)
 
 
-def m_step(
-    r: Array, Y: Array, T: Array, mu: Array, S_w: Array, c_w: Array, Gamma_w: Array, to: Constraints
-) -> Theta:
+def m_step(r: Array, Y: Array, T: Array, mu: Array, S_w: Array, c_w: Array, Gamma_w: Array, to: Constraints) -> Theta:
     """M-GMM-step and M-mapping-step of the general hybrid GLLiM-EM; r includes the sample weights."""
     D, K, L_t, L_w = Y.shape[1], r.shape[1], T.shape[1], c_w.shape[1]
     pi, c_t, Gamma_t = m_gmm_step(r, T, to)

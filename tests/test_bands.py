@@ -59,9 +59,7 @@ def test_the_dimension_coordinate_itself_marks_the_band_dimension():
     assert find_band_dim(spectra([500, 600], name="wvl", dim="wvl")) == "wvl"
 
 
-@pytest.mark.parametrize(
-    "standard_name", ["radiation_wavelength", "sensor_band_central_radiation_wavelength"]
-)
+@pytest.mark.parametrize("standard_name", ["radiation_wavelength", "sensor_band_central_radiation_wavelength"])
 def test_a_standard_name_marks_the_band_dimension(standard_name):
     array = spectra([500.0, 600.0], name="centres", coord_attrs={"standard_name": standard_name})
     assert find_band_dim(array) == "band"
@@ -88,9 +86,7 @@ def test_two_dimensions_with_wavelengths_are_an_error():
 
 
 def test_two_dimensional_wavelengths_mark_nothing():
-    array = xr.DataArray(np.zeros((2, 3)), dims=("a", "b")).assign_coords(
-        wavelength=(("a", "b"), np.ones((2, 3)))
-    )
+    array = xr.DataArray(np.zeros((2, 3)), dims=("a", "b")).assign_coords(wavelength=(("a", "b"), np.ones((2, 3))))
     with pytest.raises(ValueError, match="no dimension carries wavelengths"):
         find_band_dim(array)
 
@@ -118,9 +114,7 @@ def test_wavelengths_of_every_unit_become_nanometres(values, units):
     assert described.labels is None
 
 
-@pytest.mark.parametrize(
-    "key", ["wavelength_units", "wavelength units", "Wavelength_Unit", "wavelenght units"]
-)
+@pytest.mark.parametrize("key", ["wavelength_units", "wavelength units", "Wavelength_Unit", "wavelenght units"])
 def test_the_unit_may_stand_in_the_attributes_of_the_array(key):
     described = describe_bands(spectra([4000.0, 25000.0], attrs={key: "Angstrom"}), "band")
     assert described.unit == "angstrom"
@@ -225,9 +219,7 @@ def test_an_offered_band_serves_once_and_the_closest_pair_first():
 
 
 def test_bands_without_a_partner_are_named_with_the_nearest_offered():
-    with pytest.raises(
-        ValueError, match=r"2 of 3 bands.*within 1 nm: 500.00 nm \(nearest 503.00\), 900.00 nm"
-    ):
+    with pytest.raises(ValueError, match=r"2 of 3 bands.*within 1 nm: 500.00 nm \(nearest 503.00\), 900.00 nm"):
         match_bands(bands([500, 600, 900]), bands([503, 600, 700]))
     assert match_bands(bands([500]), bands([503]), tolerance=3).tolist() == [0]
     with pytest.raises(ValueError, match="no bands"):

@@ -1,6 +1,7 @@
 """Files: every reader gives the one cube convention, every writer a whole file or none."""
 
 import os
+import pickle
 import warnings
 
 import dask
@@ -174,9 +175,7 @@ def test_chunks_that_make_no_sense_are_an_error(tmp_path, chunks, message):
     [("uint8", "float32"), ("uint16", "float32"), ("float32", "float32"), ("float64", "float64")],
 )
 def test_cubes_are_float32_unless_the_file_is_float64(tmp_path, stored, read):
-    path = write_raster(
-        tmp_path / "scene.tif", np.ones((2, 3, 3), stored), scales=[0.5, 0.5], offsets=[0.1, 0.1]
-    )
+    path = write_raster(tmp_path / "scene.tif", np.ones((2, 3, 3), stored), scales=[0.5, 0.5], offsets=[0.1, 0.1])
     cube = open_cube(path)
     assert cube.dtype == read
     assert cube.values.dtype == read
@@ -184,9 +183,7 @@ def test_cubes_are_float32_unless_the_file_is_float64(tmp_path, stored, read):
 
 
 def test_scales_and_offsets_may_differ_between_bands(tmp_path):
-    path = write_raster(
-        tmp_path / "s.tif", np.ones((2, 3, 3), np.uint16), scales=[0.5, 2.0], offsets=[0.0, 0.25]
-    )
+    path = write_raster(tmp_path / "s.tif", np.ones((2, 3, 3), np.uint16), scales=[0.5, 2.0], offsets=[0.0, 0.25])
     np.testing.assert_allclose(open_cube(path).values[0, 0], [0.5, 2.25])
 
 
@@ -256,8 +253,7 @@ def test_a_file_without_a_place_opens_without_warnings(tmp_path):
 def test_envi_opens_by_header_or_data_file(tmp_path, interleave, suffix, give):
     values = np.random.default_rng(0).random((3, 4, 5)).astype(np.float32)
     header = (
-        "wavelength units = Nanometers\nwavelength = { 418.2 , 993.1,\n 902.3 }\n"
-        "fwhm = {6, 7, 8}\nbbl = {1, 0, 1}\n"
+        "wavelength units = Nanometers\nwavelength = { 418.2 , 993.1,\n 902.3 }\nfwhm = {6, 7, 8}\nbbl = {1, 0, 1}\n"
     )
     data = write_envi(tmp_path, values, interleave, header, suffix=suffix)
     cube = open_cube(tmp_path / "scene.hdr" if give == "header" else data)
@@ -294,9 +290,7 @@ def test_the_ignore_value_of_envi_is_nan(tmp_path, key):
 
 
 def test_the_reflectance_scale_factor_of_envi_divides(tmp_path):
-    cube = open_cube(
-        write_envi(tmp_path, np.full((2, 3, 3), 2500.0), header="reflectance scale factor = 10000\n")
-    )
+    cube = open_cube(write_envi(tmp_path, np.full((2, 3, 3), 2500.0), header="reflectance scale factor = 10000\n"))
     np.testing.assert_allclose(cube.values, 0.25)
 
 
@@ -335,6 +329,14 @@ def test_an_envi_header_without_one_data_file_is_an_error(tmp_path):
     (tmp_path / "scene.hdr").write_text("BYTEORDER I\n")
     with pytest.raises(ValueError, match="not an ENVI header"):
         open_cube(tmp_path / "scene.hdr")
+
+
+def test_a_cube_travels_to_other_processes(tmp_path):
+    _, raster = enmap_like(tmp_path / "scene.tif")
+    netcdf_cube().to_netcdf(tmp_path / "cube.nc")
+    for path in (raster, tmp_path / "cube.nc"):
+        cube = open_cube(path)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(cube)).values, cube.values)
 
 
 # --- netCDF in
@@ -391,9 +393,7 @@ def test_several_cubes_in_a_netcdf_file_are_an_error_until_one_is_named(tmp_path
     with pytest.raises(ValueError, match=r"several variables.*reflectance, uncertainty.*variable="):
         open_cube(tmp_path / "cube.nc")
     assert open_cube(tmp_path / "cube.nc", variable="uncertainty").name == "uncertainty"
-    with pytest.raises(
-        ValueError, match=r"no variable 'radiance'; the file has reflectance \('bands', 'y', 'x'\)"
-    ):
+    with pytest.raises(ValueError, match=r"no variable 'radiance'; the file has reflectance \('bands', 'y', 'x'\)"):
         open_cube(tmp_path / "cube.nc", variable="radiance")
     with pytest.raises(ValueError, match="variable 'label' holds no array of numbers"):
         open_cube(tmp_path / "cube.nc", variable="label")
@@ -401,9 +401,7 @@ def test_several_cubes_in_a_netcdf_file_are_an_error_until_one_is_named(tmp_path
 
 def test_a_netcdf_file_without_wavelengths_is_an_error_until_the_cube_is_named(tmp_path):
     netcdf_cube().drop_vars("wavelength").to_netcdf(tmp_path / "cube.nc")
-    with pytest.raises(
-        ValueError, match=r"no variable has a dimension that carries wavelengths.*reflectance"
-    ):
+    with pytest.raises(ValueError, match=r"no variable has a dimension that carries wavelengths.*reflectance"):
         open_cube(tmp_path / "cube.nc")
     assert open_cube(tmp_path / "cube.nc", variable="reflectance").dims == ("bands", "y", "x")
 
@@ -443,9 +441,7 @@ def test_a_truncated_file_is_an_error_when_opened(tmp_path, keep):
     cube.to_netcdf(tmp_path / "four.nc")
     cube.to_netcdf(tmp_path / "three.nc", format="NETCDF3_64BIT")
     write_raster(tmp_path / "plain.tif", values)
-    write_raster(
-        tmp_path / "packed.tif", values, compress="deflate", tiled=True, blockxsize=16, blockysize=16
-    )
+    write_raster(tmp_path / "packed.tif", values, compress="deflate", tiled=True, blockxsize=16, blockysize=16)
     write_envi(tmp_path, values)
     for name in ("four.nc", "three.nc", "plain.tif", "packed.tif", "scene.img"):
         path = tmp_path / name
@@ -612,6 +608,21 @@ def test_a_flipped_y_axis_keeps_every_value_at_its_place(tmp_path):
     np.testing.assert_array_equal(back.sel(y=maps.y, x=maps.x).values, maps.water.values)
 
 
+def test_a_single_row_that_does_not_tell_its_pixel_size_is_an_error(tmp_path):
+    maps = xr.Dataset({"water": (("y", "x"), np.ones((1, 2), np.float32))}, coords={"y": [1.0], "x": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"maps of 1 x 2 pixels.*write_transform"):
+        save_maps(maps, tmp_path / "maps.tif")
+    assert list(tmp_path.iterdir()) == []
+    save_maps(maps, tmp_path / "maps.nc")
+
+
+def test_a_swath_keeps_the_grid_mapping_it_declares(tmp_path):
+    maps = maps_of().drop_vars(["x", "y"]).rename(y="line", x="sample")
+    save_maps(maps, tmp_path / "maps.nc")
+    with xr.open_dataset(tmp_path / "maps.nc", decode_coords="all") as read:
+        assert read.water.encoding["grid_mapping"] == "spatial_ref"
+
+
 def test_maps_without_a_place_are_written_without_warnings(tmp_path):
     maps = xr.Dataset({"water": (("y", "x"), np.ones((3, 2), np.float32))})
     save_maps(maps, tmp_path / "maps.tif")
@@ -627,12 +638,8 @@ def test_lazy_maps_that_share_blocks_compute_each_block_once(tmp_path, name):
         calls.append(block.shape)
         return block
 
-    shared = da.ones((4, 6), chunks=(2, 3), dtype=np.float32).map_blocks(
-        kernel, meta=np.empty((0, 0), np.float32)
-    )
-    maps = xr.Dataset(
-        {"a": (("y", "x"), shared), "b": (("y", "x"), shared * 2), "c": (("y", "x"), shared + 1)}
-    )
+    shared = da.ones((4, 6), chunks=(2, 3), dtype=np.float32).map_blocks(kernel, meta=np.empty((0, 0), np.float32))
+    maps = xr.Dataset({"a": (("y", "x"), shared), "b": (("y", "x"), shared * 2), "c": (("y", "x"), shared + 1)})
     save_maps(maps, tmp_path / name)
     assert len(calls) == 4
 
@@ -688,14 +695,10 @@ def test_a_computation_that_fails_leaves_what_was_there(tmp_path, name, earlier)
         (tmp_path / name).write_bytes(earlier)
     with pytest.raises(Interrupted):
         save_maps(failing_maps(), tmp_path / name)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == (
-        {} if earlier is None else {name: earlier}
-    )
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == ({} if earlier is None else {name: earlier})
 
 
-@pytest.mark.parametrize(
-    ("name", "writer"), [("maps.nc", "xarray.Dataset.to_netcdf"), ("maps.tif", "rasterio.open")]
-)
+@pytest.mark.parametrize(("name", "writer"), [("maps.nc", "xarray.Dataset.to_netcdf"), ("maps.tif", "rasterio.open")])
 def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch, name, writer):
     def interrupted(*args, **kwargs):
         target = args[1] if "xarray" in writer else args[0]

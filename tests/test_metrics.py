@@ -190,9 +190,7 @@ def test_lazy_input_is_computed_once_and_agrees_with_numpy(maps_and_truth, lazy)
 
     def chunked(dataset, y, x):
         lazy_one = dataset.chunk({"y": y, "x": x})
-        return lazy_one.map(
-            lambda v: v.copy(data=v.data.map_blocks(counted, dtype=v.dtype, meta=v.data._meta))
-        )
+        return lazy_one.map(lambda v: v.copy(data=v.data.map_blocks(counted, dtype=v.dtype, meta=v.data._meta)))
 
     maps_ = chunked(maps, 20, 25) if lazy in ("maps", "both") else maps
     truth_ = chunked(truth, 20, 25) if lazy in ("truth", "both") else truth

@@ -44,9 +44,7 @@ _SPELLINGS = (
     ),
 )
 _NAME_PREFIX = re.compile(r"^(sensorband|band)?(center|centre|central|centered|mean|nominal)?")
-_NAME_UNIT = re.compile(
-    r"[\s_\-\[(]+(?P<unit>nm|nanomet(?:er|re)s?|um|µm|μm|microns?|micromet(?:er|re)s?)[\])]?$"
-)
+_NAME_UNIT = re.compile(r"[\s_\-\[(]+(?P<unit>nm|nanomet(?:er|re)s?|um|µm|μm|microns?|micromet(?:er|re)s?)[\])]?$")
 
 _SHORTEST_NM, _LONGEST_NM = 100.0, 1e5
 _SHOWN = 5
@@ -276,9 +274,7 @@ def _guess_unit(values: np.ndarray, name: str) -> str:
 
 
 def _plausible(nanometres: np.ndarray) -> bool:
-    return bool(
-        nanometres.min() >= _SHORTEST_NM * (1 - 1e-9) and nanometres.max() <= _LONGEST_NM * (1 + 1e-9)
-    )
+    return bool(nanometres.min() >= _SHORTEST_NM * (1 - 1e-9) and nanometres.max() <= _LONGEST_NM * (1 + 1e-9))
 
 
 def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float) -> np.ndarray:
@@ -317,9 +313,7 @@ def _match_labels(wanted: list[object], offered: list[object]) -> np.ndarray:
     if not unique and wanted == offered:
         return np.arange(len(wanted))
     missing = [label for label in wanted if label not in position]
-    detail = (
-        f"labels {_some(missing)} are not in the cube" if missing else "repeated labels are in another order"
-    )
+    detail = f"labels {_some(missing)} are not in the cube" if missing else "repeated labels are in another order"
     raise ValueError(
         f"band labels differ: {detail}, whose labels are {_some(offered)}; rename or reorder the cube's "
         "bands, or drop the labels to match by position"

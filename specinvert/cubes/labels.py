@@ -50,7 +50,7 @@ def _has_band_dim(array: xr.DataArray, band_dim: str | None) -> bool:
 def require_numbers(array: xr.DataArray, what: str) -> xr.DataArray:
     """The array, where it holds integers or floats; ValueError where it holds strings, booleans, dates..."""
     if array.dtype.kind not in "iuf":
-        example = array.values.ravel()[:1] if not is_lazy(array) else []
+        example: Any = [] if is_lazy(array) else array.values.ravel()[:1]
         shown = f" such as {example[0]!r}" if len(example) else ""
         raise ValueError(f"{what} must be numbers, but has dtype {array.dtype}{shown}: convert it first")
     return array
@@ -70,7 +70,7 @@ def require_one_band_chunk(array: xr.DataArray, band_dim: str, rechunk: str | No
         raise ValueError(f"rechunk={rechunk!r} must be None or 'auto'")
     if array.chunks is None or len(array.chunksizes[band_dim]) == 1:
         return array
-    wanted: dict[Any, Any] = {dim: "auto" for dim in array.dims} | {band_dim: -1}
+    wanted: dict[Any, Any] = dict.fromkeys(array.dims, "auto") | {band_dim: -1}
     if rechunk == "auto":
         return array.chunk(wanted)
     other = np.prod([max(sizes) for dim, sizes in array.chunksizes.items() if dim != band_dim], dtype=float)

@@ -77,9 +77,7 @@ def nrmse(maps: xr.Dataset | xr.DataArray, truth: xr.Dataset | xr.DataArray) -> 
         name = str(maps.name or truth.name or "estimate")
         values = evaluation({name: maps}, {name: truth}, [name])["nrmse"]
         return _scalar(values.isel(parameter=0)).rename(maps.name)
-    raise TypeError(
-        f"cannot compare {type(maps).__name__} with {type(truth).__name__}; give two of the same kind"
-    )
+    raise TypeError(f"cannot compare {type(maps).__name__} with {type(truth).__name__}; give two of the same kind")
 
 
 def evaluation(
@@ -133,10 +131,7 @@ def evaluation(
         warnings.simplefilter("ignore", RuntimeWarning)
         sums = xr.concat([_sums(*pair) for pair in pairs], dim="parameter").compute()
     result = xr.Dataset(
-        {
-            name: ("parameter", values, {"long_name": _METRICS[name][0]})
-            for name, values in _metrics(sums).items()
-        },
+        {name: ("parameter", values, {"long_name": _METRICS[name][0]}) for name, values in _metrics(sums).items()},
         coords={"parameter": ("parameter", names, {"long_name": "estimated parameter"})},
     )
     for name, (_, unit) in _METRICS.items():
@@ -200,15 +195,11 @@ def shared_parameters(maps: xr.Dataset, truth: xr.Dataset) -> list[str]:
     common = [str(name) for name in maps.data_vars if name in truth.data_vars]
     names = [name for name in common if _is_parameter(name, truth[name], common)]
     if not names:
-        raise ValueError(
-            f"no parameter in common: maps hold {list(maps.data_vars)}, the truth {list(truth.data_vars)}"
-        )
+        raise ValueError(f"no parameter in common: maps hold {list(maps.data_vars)}, the truth {list(truth.data_vars)}")
     return names
 
 
-def paired(
-    estimate: xr.DataArray, truth: xr.DataArray, name: str = "estimate"
-) -> tuple[xr.DataArray, xr.DataArray]:
+def paired(estimate: xr.DataArray, truth: xr.DataArray, name: str = "estimate") -> tuple[xr.DataArray, xr.DataArray]:
     """Bring two arrays to the same dimension order, float64 and no coordinates, to pair by position.
 
     Raises ValueError if dimensions, sizes or coordinates differ; coordinates are compared within
@@ -219,8 +210,7 @@ def paired(
     truth = truth.transpose(*estimate.dims)
     if estimate.shape != truth.shape:
         raise ValueError(
-            f"{name} has sizes {dict(estimate.sizes)} but its truth {dict(truth.sizes)}; "
-            "crop both to the same grid"
+            f"{name} has sizes {dict(estimate.sizes)} but its truth {dict(truth.sizes)}; crop both to the same grid"
         )
     for dim in estimate.dims:
         if dim in estimate.indexes and dim in truth.indexes:

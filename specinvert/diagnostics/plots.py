@@ -30,6 +30,7 @@ MAX_ERROR_BARS = 400
 
 _TRUE, _ESTIMATED, _STD, _FLAGS = "true", "estimated", "uncertainty (std)", "quality flag"
 _FLAG_VARIABLE = "quality_flag"
+_DOT = "#0072B2"
 _NAN_COLOUR = "0.82"
 _NO_FLAG_COLOUR = "1.0"
 _FLAG_COLOURS = ("#56B4E9", "#D55E00", "#0072B2", "#E69F00", "#CC79A7", "#009E73", "#F0E442", "#000000")
@@ -45,9 +46,7 @@ class _Panel:
     label: str
 
 
-def plot_maps(
-    maps: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None
-) -> Figure:
+def plot_maps(maps: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None) -> Figure:
     """Draw parameter maps: a row a parameter; true, estimated, uncertainty and quality flag side by side.
 
     True and estimated maps share their colour limits, the 2nd to 98th percentile of both together.  NaN is
@@ -213,9 +212,7 @@ def _thinned(maps: xr.Dataset, dims: tuple[str, str]) -> xr.Dataset:
     return maps.isel({dim: slice(None, None, stride) for dim in dims})
 
 
-def _panels(
-    maps: xr.Dataset, truth: xr.Dataset | None, name: str, dims: tuple[str, str]
-) -> dict[str, _Panel]:
+def _panels(maps: xr.Dataset, truth: xr.Dataset | None, name: str, dims: tuple[str, str]) -> dict[str, _Panel]:
     units = maps[name].attrs.get("units") or ("" if truth is None else truth[name].attrs.get("units", ""))
     label = "" if units == "1" else str(units)
     values = {_ESTIMATED: maps[name].values}
@@ -267,9 +264,7 @@ def _draw_flags(column: np.ndarray, flags: xr.DataArray, placing: dict[str, Any]
 
     ax = column[0]
     ax.set_axis_on()
-    ax.imshow(
-        first, cmap=ListedColormap([_NO_FLAG_COLOUR, *palette]), vmin=-0.5, vmax=len(masks) + 0.5, **placing
-    )
+    ax.imshow(first, cmap=ListedColormap([_NO_FLAG_COLOUR, *palette]), vmin=-0.5, vmax=len(masks) + 0.5, **placing)
     entries = [(_NO_FLAG_COLOUR, "none", first == 0)]
     entries += [(c, m.replace("_", " "), r) for c, m, r in zip(palette, meanings, raised, strict=True)]
     handles = [
@@ -335,13 +330,11 @@ def _draw_scatter(ax: Axes, estimates: xr.Dataset, truth: xr.Dataset, name: str)
     x, y = (side.values.ravel() for side in reversed(paired(estimates[name], truth[name], name)))
     seen = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
     shown = seen[:: max(1, math.ceil(seen.size / MAX_POINTS))]
-    dots = {"markersize": 3, "markeredgewidth": 0, "alpha": 0.4, "color": "#0072B2", "rasterized": True}
-    ax.plot(x[shown], y[shown], ".", **dots)
+    ax.plot(x[shown], y[shown], ".", markersize=3, markeredgewidth=0, alpha=0.4, color=_DOT, rasterized=True)
     if f"{name}_std" in estimates:
         spread = estimates[f"{name}_std"].transpose(*estimates[name].dims).values.ravel()
         some = seen[:: max(1, math.ceil(seen.size / MAX_ERROR_BARS))]
-        bars = {"elinewidth": 0.5, "alpha": 0.5, "color": "0.4", "zorder": 1}
-        ax.errorbar(x[some], y[some], spread[some], fmt="none", **bars)
+        ax.errorbar(x[some], y[some], spread[some], fmt="none", elinewidth=0.5, color="0.7", zorder=1)
     if shown.size:
         low, high = min(x[shown].min(), y[shown].min()), max(x[shown].max(), y[shown].max())
         margin = 0.04 * (high - low) or 1.0

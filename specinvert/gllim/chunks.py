@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any, Protocol, TypeVar
@@ -54,10 +54,11 @@ class Chunk:
     def scaled(self, scaling: Scaling | None) -> Chunk:
         """The chunk in float64 and in the units of ``scaling``."""
         if scaling is None:
-            spectra = np.asarray(self.spectra, dtype=np.float64)
-            return replace(self, spectra=spectra, parameters=np.asarray(self.parameters, dtype=np.float64))
-        spectra, parameters = scaling.apply(self.spectra, self.parameters)
-        return replace(self, spectra=spectra, parameters=parameters)
+            spectra, parameters = self.spectra, self.parameters
+        else:
+            spectra, parameters = scaling.apply(self.spectra, self.parameters)
+        spectra, parameters = np.asarray(spectra, dtype=np.float64), np.asarray(parameters, dtype=np.float64)
+        return Chunk(spectra, parameters, self.weights, self.responsibilities)
 
 
 class ChunkSource(Protocol):

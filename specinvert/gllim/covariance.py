@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
+"""Floating-point arrays; computations are in float64, input may be float32."""
 ResidualProducts = Callable[[Array, Array], tuple[Array, Array]]
 
 SINGULAR = 1e-14

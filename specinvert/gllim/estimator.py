@@ -1,7 +1,7 @@
 """GLLiM as a scikit-learn estimator.
 
-Only this file speaks scikit-learn's words: its ``X`` is our spectra (the high-dimensional y of the paper), its ``y`` our
-parameters (the t of the paper).
+Only this file speaks scikit-learn's words: its ``X`` is our spectra (the high-dimensional y of the paper), its ``y``
+our parameters (the t of the paper).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_array
+from sklearn.utils import TransformerTags, check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -24,7 +24,7 @@ from .training import FitProgress, Settings, train
 
 
 def _has_latents(estimator: GLLiM) -> bool:
-    return bool(getattr(estimator, "n_latent_", estimator.n_latent))
+    return bool(estimator.n_latent)
 
 
 class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -101,6 +101,8 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.required = not self.n_latent
         tags.target_tags.multi_output = True
+        if _has_latents(self):
+            tags.transformer_tags = TransformerTags(preserves_dtype=[])  # latents are float64
         return tags
 
     def settings(self) -> Settings:
@@ -138,10 +140,12 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                     "GLLiM requires y to be passed, but the target y is None: "
                     "only n_latent >= 1 can be fitted unsupervised"
                 )
-            X = validate_data(self, X, dtype=[np.float64, np.float32])
+            X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
             targets = np.empty((len(X), 0))
         else:
-            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
+            X, y = validate_data(
+                self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
+            )
             targets = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         settings = self.settings()
         chunk = Chunk(
@@ -188,14 +192,19 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             mean, spread = mean[:, 0], spread.reshape(len(X)) if n_t == 1 else spread
         return (mean, spread) if return_std or return_cov else mean
 
-    @available_if(_has_latents)
+    @available_if(_has_latents)  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> Array:
-        """Posterior mean of the latents (n, L_w)."""
+        """Posterior mean of the latents (n, L_w); no columns where ``n_latent="bic"`` chose none."""
         X = self._check_spectra(X)
         latent = np.empty((len(X), self.parameters_.n_latent))
         for rows, posterior in posterior_blocks(self.parameters_, X):
             latent[rows] = posterior.mean()[:, self.parameters_.n_parameters :]
         return latent
+
+    @available_if(_has_latents)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Array:
+        """Fit, then the posterior mean of the latents (n, L_w)."""
+        return np.asarray(self.fit(X, y, **fit_params).transform(X))
 
     def score_samples(self, X: Any) -> Array:
         """Log-density log p(y) of each spectrum (n,)."""

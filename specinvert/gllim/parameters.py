@@ -157,6 +157,6 @@ class GLLiMParameters:
             Gamma=covariances[:, x, x],
             A=maps,
             b=means[:, y] - np.einsum("kdl,kl->kd", maps, means[:, x]),
-            Sigma=covariances[:, y, y] - maps @ cross,
+            Sigma=np.asarray(covariances[:, y, y] - maps @ cross),
             constraints=Constraints(sigma="full"),
         )

@@ -173,10 +173,7 @@ class SufficientStatistics:
 def expectation(terms: ConditionalTerms, structure: Structure, chunk: Chunk) -> SufficientStatistics:
     """E-W-step and E-Z-step on a chunk, as sums for the M-step in the given structure of Sigma."""
     log_joint, latent = conditional_log_densities(terms, chunk.spectra, chunk.parameters)
-    if len(chunk) == 0:
-        log_density = np.zeros(0)
-    else:
-        log_density = np.asarray(logsumexp(log_joint, axis=1))
+    log_density = np.asarray(logsumexp(log_joint, axis=1)) if len(chunk) else np.zeros(0)
     weights = np.exp(log_joint - log_density[:, None]) * chunk.weights[:, None]
     shape = (len(chunk), terms.centre.shape[0], terms.centre.shape[1])
     parameters = np.broadcast_to(chunk.parameters[:, None, :], shape)

@@ -47,7 +47,7 @@ class Settings:
             _check_integer(name, getattr(self, name), least)
         for name in ("tol", "reg_covar"):
             value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= value < np.inf:
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"{name}={value!r} must be a number, zero or more")
         if isinstance(self.n_latent, str):
             if self.n_latent != "bic":
@@ -72,7 +72,9 @@ class Settings:
             return list(range(min(int(self.max_latent), n_bands - 1) + 1))
         if isinstance(self.max_latent, str) or not isinstance(self.max_latent, Iterable):
             raise ValueError(f"max_latent={self.max_latent!r} must be an integer or a sequence of them")
-        wanted = sorted({int(v) for v in self.max_latent if _check_integer("max_latent", v, 0) is None})
+        for value in self.max_latent:
+            _check_integer("max_latent", value, 0)
+        wanted = sorted({int(value) for value in self.max_latent})
         if not wanted or wanted[-1] >= n_bands:
             raise ValueError(
                 f"max_latent={list(self.max_latent)!r} must hold integers from 0 to {n_bands - 1}, one below the bands"

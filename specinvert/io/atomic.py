@@ -31,8 +31,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> with atomic_path("notes.txt") as temporary:  # doctest: +SKIP
     ...     temporary.write_text("whole or not at all")
     """
-    final = Path(os.path.realpath(path))
-    _check_target(final, path)
+    final = check_target(path)
     temporary = final.with_name(f".{final.stem}-{uuid.uuid4().hex[:12]}{final.suffix}")
     try:
         yield temporary
@@ -41,7 +40,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _check_target(final: Path, path: str | os.PathLike[str]) -> None:
+def check_target(path: str | os.PathLike[str]) -> Path:
+    """Check that a file can be written at `path`, and return its resolved name; raises as `atomic_path` does."""
+    final = Path(os.path.realpath(path))
     directory = final.parent
     if final.is_dir():
         raise ValueError(f"{os.fspath(path)}: is a directory; give the name of a file in it")
@@ -50,6 +51,5 @@ def _check_target(final: Path, path: str | os.PathLike[str]) -> None:
     if not directory.is_dir():
         raise ValueError(f"{os.fspath(path)}: {directory} is a file, not a directory; choose another place")
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise PermissionError(
-            f"{os.fspath(path)}: no permission to write in {directory}; choose another place"
-        )
+        raise PermissionError(f"{os.fspath(path)}: no permission to write in {directory}; choose another place")
+    return final

@@ -40,9 +40,7 @@ def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr
     elif chunks == "auto":
         wanted = tuple(-1 if dim == whole or not array.size else "auto" for dim in array.dims)
     else:
-        raise ValueError(
-            f"chunks={chunks!r} is not understood; use 'auto', a dict such as {{'y': 100}}, or None"
-        )
+        raise ValueError(f"chunks={chunks!r} is not understood; use 'auto', a dict such as {{'y': 100}}, or None")
     stored = array.encoding.get("preferred_chunks", {})
     blocks = normalize_chunks(
         wanted,

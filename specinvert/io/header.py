@@ -13,12 +13,8 @@ import numpy as np
 from ..cubes.bands import is_wavelength_name, is_wavelength_units_key
 from ..cubes.units import is_unknown
 
-_FWHM = frozenset(
-    {"fwhm", "fwhms", "fullwidthhalfmaximum", "fullwidthathalfmaximum", "bandwidth", "bandwidths"}
-)
-_GOOD = frozenset(
-    {"bbl", "badbandlist", "badbandslist", "badbands", "badbandmultiplier", "goodwavelengths", "goodbands"}
-)
+_FWHM = frozenset({"fwhm", "fwhms", "fullwidthhalfmaximum", "fullwidthathalfmaximum", "bandwidth", "bandwidths"})
+_GOOD = frozenset({"bbl", "badbandlist", "badbandslist", "badbandmultiplier", "good", "goodwavelengths", "goodbands"})
 _IGNORE = frozenset({"dataignorevalue", "ignorevalue", "nodata", "nodatavalue"})
 _SCALE = frozenset({"reflectancescalefactor", "reflectancescale"})
 _DATA_SUFFIXES = ("", ".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".envi")
@@ -109,21 +105,15 @@ def data_file_of_header(header: Path) -> Path:
     """
     with header.open("rb") as file:
         if not file.read(4).upper() == b"ENVI":
-            raise ValueError(
-                f"{header}: not an ENVI header (the first line is not 'ENVI'); give the data file"
-            )
+            raise ValueError(f"{header}: not an ENVI header (the first line is not 'ENVI'); give the data file")
     stem = header.with_suffix("")
     candidates = dict.fromkeys(stem.with_name(stem.name + suffix) for suffix in _DATA_SUFFIXES)
     found = [path for path in candidates if path.is_file() and path != header]
     if len(found) == 1:
         return found[0]
     if found:
-        raise ValueError(
-            f"{header}: several data files ({', '.join(p.name for p in found)}); give the right one"
-        )
-    raise FileNotFoundError(
-        f"{header}: no data file beside it (looked for {stem.name} and {stem.name}.img, ...)"
-    )
+        raise ValueError(f"{header}: several data files ({', '.join(p.name for p in found)}); give the right one")
+    raise FileNotFoundError(f"{header}: no data file beside it (looked for {stem.name} and {stem.name}.img, ...)")
 
 
 def check_envi_size(dataset: Any, path: str) -> None:
@@ -140,9 +130,7 @@ def check_envi_size(dataset: Any, path: str) -> None:
     promised = int(tags.get("header_offset", 0)) + dataset.count * dataset.height * dataset.width * item
     held = Path(path).stat().st_size
     if held < promised:
-        raise ValueError(
-            f"{path}: truncated, {held} bytes where the header promises {promised}; copy it again"
-        )
+        raise ValueError(f"{path}: truncated, {held} bytes where the header promises {promised}; copy it again")
 
 
 def _letters(name: object) -> str:
@@ -159,17 +147,14 @@ def _number(text: str | None, what: str, path: str) -> float:
     try:
         return float(text.strip().strip("{}"))
     except ValueError:
-        raise ValueError(
-            f"{path}: {what} holds {text!r} where a number belongs; correct the metadata"
-        ) from None
+        raise ValueError(f"{path}: {what} holds {text!r} where a number belongs; correct the metadata") from None
 
 
 def _numbers(text: str, count: int, key: str, path: str) -> np.ndarray:
     entries = [entry for entry in text.strip().strip("{}").split(",") if entry.strip()]
     if len(entries) != count:
         raise ValueError(
-            f"{path}: the metadata list {len(entries)} values of {key!r} for {count} bands; "
-            "correct the header"
+            f"{path}: the metadata list {len(entries)} values of {key!r} for {count} bands; correct the header"
         )
     return np.array([_number(entry, repr(key), path) for entry in entries])
 

@@ -37,8 +37,8 @@ _VECTORS = {"low": "parameter", "high": "parameter", "log_likelihoods": "iterati
 class Model:
     """A trained model with its labels.
 
-    ``names`` and ``attrs`` are those of the parameters, ``low`` and ``high`` (L_t,) their training ranges; ``bics`` holds
-    the BIC of each L_w tried, ``settings`` the arguments of the inverter.
+    ``names`` and ``attrs`` are those of the parameters, ``low`` and ``high`` (L_t,) their training ranges; ``bics``
+    holds the BIC of each L_w tried, ``settings`` the arguments of the inverter.
     """
 
     theta: GLLiMParameters
@@ -115,6 +115,15 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         dataset.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
 
 
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether the file is a netCDF file that calls itself a specinvert model, of any schema."""
+    try:
+        with xr.open_dataset(path, engine="netcdf4") as opened:
+            return opened.attrs.get("title") == _KIND
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model written by :func:`save_model`, to the same bits.
 
@@ -158,6 +167,7 @@ def _model(data: xr.Dataset) -> Model:
         n_latent=described.pop("n_latent"),
         constraints=constraints,
     )
+    vectors: dict[str, Any] = {name: data[name].values for name in _VECTORS}
     return Model(
         theta=theta,
         bands=Bands(
@@ -169,6 +179,6 @@ def _model(data: xr.Dataset) -> Model:
             labels=None if labels is None else np.asarray(labels),
         ),
         bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
-        **{name: data[name].values for name in _VECTORS},
+        **vectors,
         **described,
     )

@@ -62,9 +62,7 @@ def _check_classic_size(path: Path) -> None:
         promised = sum(array.size * array.dtype.itemsize for array in file.variables.values())
     held = path.stat().st_size
     if held < promised:
-        raise ValueError(
-            f"{path}: truncated, {held} bytes where its variables take {promised}; copy it again"
-        )
+        raise ValueError(f"{path}: truncated, {held} bytes where its variables take {promised}; copy it again")
 
 
 def _choose(dataset: xr.Dataset, path: Path, variable: str | None) -> str:
@@ -74,18 +72,14 @@ def _choose(dataset: xr.Dataset, path: Path, variable: str | None) -> str:
         if variable not in dataset.data_vars:
             raise ValueError(f"{path}: no variable {variable!r}; the file has {_listed(dataset, numeric)}")
         if variable not in numeric:
-            raise ValueError(
-                f"{path}: variable {variable!r} holds no array of numbers ({dataset[variable].dtype})"
-            )
+            raise ValueError(f"{path}: variable {variable!r} holds no array of numbers ({dataset[variable].dtype})")
         return variable
     found = [name for name in numeric if _band_dim(dataset[name]) is not None]
     found = [name for name in found if dataset[name].ndim > 1] or found
     if len(found) == 1:
         return found[0]
     if found:
-        raise ValueError(
-            f"{path}: several variables have a band dimension ({', '.join(found)}); pass variable="
-        )
+        raise ValueError(f"{path}: several variables have a band dimension ({', '.join(found)}); pass variable=")
     raise ValueError(
         f"{path}: no variable has a dimension that carries wavelengths (the root group has "
         f"{_listed(dataset, numeric)}); pass variable=, or add a wavelength coordinate to the file"
@@ -127,6 +121,4 @@ def _rename_metadata(cube: xr.DataArray, band_dim: str) -> xr.DataArray:
 
 
 def _listed(dataset: xr.Dataset, names: list[str]) -> str:
-    return (
-        ", ".join(f"{name} {tuple(map(str, dataset[name].dims))}" for name in names) or "no numeric variables"
-    )
+    return ", ".join(f"{name} {tuple(map(str, dataset[name].dims))}" for name in names) or "no numeric variables"

@@ -13,9 +13,7 @@ _NETCDF_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
 _NETCDF_SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 
 
-def open_cube(
-    path: str | os.PathLike[str], chunks: Chunks = "auto", variable: str | None = None
-) -> xr.DataArray:
+def open_cube(path: str | os.PathLike[str], chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
     """Open an image cube lazily: netCDF, ENVI (header or data file), GeoTIFF, or what else GDAL reads.
 
     Whatever the file, the cube has NaN where there is no data, scale and offset applied, and float32 values
@@ -55,9 +53,7 @@ def open_cube(
 
         return open_netcdf(file, chunks, variable)
     if file.suffix.lower() in _NETCDF_SUFFIXES:
-        raise ValueError(
-            f"{file}: not a netCDF file, it starts with {head!r}; check how it was written or copied"
-        )
+        raise ValueError(f"{file}: not a netCDF file, it starts with {head!r}; check how it was written or copied")
     if variable is not None:
         raise ValueError(f"{file}: variable={variable!r} is for netCDF files, and this is none; leave it out")
     from .raster import open_raster

@@ -57,7 +57,7 @@ def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
         raw = rioxarray.open_rasterio(str(source), masked=False, mask_and_scale=False, cache=False)
     stored = raw.encoding.get("preferred_chunks", {})
     raw = raw.rename({raw.dims[0]: "band"}) if raw.dims[0] != "band" else raw
-    raw.encoding["preferred_chunks"] = {name: stored[name] for name in ("y", "x")}
+    raw.encoding["preferred_chunks"] = {name: stored[name] for name in ("y", "x") if name in stored}
     dim = "band" if description.tags.wavelength is None else "wavelength"
     if isinstance(chunks, Mapping):
         chunks = {"band" if name == dim else name: length for name, length in chunks.items()}
@@ -74,9 +74,7 @@ def _describe(path: str) -> _Description:
         with _quiet_rasterio(), rasterio.open(path) as dataset:
             if dataset.subdatasets:
                 names = ", ".join(name.rsplit("/", 1)[-1] for name in dataset.subdatasets)
-                raise ValueError(
-                    f"{path}: holds several images ({names}); convert the one you need to GeoTIFF"
-                )
+                raise ValueError(f"{path}: holds several images ({names}); convert the one you need to GeoTIFF")
             if np.dtype(dataset.dtypes[0]).kind == "c":
                 raise ValueError(f"{path}: holds complex numbers, not spectra")
             if dataset.driver == "ENVI":
@@ -107,8 +105,7 @@ def _check_tiff_size(dataset: Any, path: str) -> None:
         length = dataset.get_tag_item(f"BLOCK_SIZE_{last}", "TIFF", bidx=band)
         if start and length and int(start) + int(length) > held:
             raise ValueError(
-                f"{path}: truncated, {held} bytes where band {band} ends at {int(start) + int(length)}; "
-                "copy it again"
+                f"{path}: truncated, {held} bytes where band {band} ends at {int(start) + int(length)}; copy it again"
             )
 
 

@@ -47,15 +47,11 @@ def save_maps(maps: xr.Dataset, path: str | os.PathLike[str]) -> None:
     FileNotFoundError, PermissionError : the directory is missing or cannot be written to.
     """
     if not isinstance(maps, xr.Dataset):
-        raise TypeError(
-            f"maps must be an xarray.Dataset, not {type(maps).__name__}; use array.to_dataset(name=...)"
-        )
+        raise TypeError(f"maps must be an xarray.Dataset, not {type(maps).__name__}; use array.to_dataset(name=...)")
     suffix = Path(path).suffix.lower()
     if suffix not in _NETCDF | _GEOTIFF:
         accepted = ", ".join(sorted(_NETCDF | _GEOTIFF))
-        raise ValueError(
-            f"{os.fspath(path)}: cannot write {suffix or 'a name without suffix'}; use one of {accepted}"
-        )
+        raise ValueError(f"{os.fspath(path)}: cannot write {suffix or 'a name without suffix'}; use one of {accepted}")
     if not maps.data_vars:
         raise ValueError(f"{os.fspath(path)}: the Dataset has no variables to write")
     if suffix in _NETCDF:
@@ -91,10 +87,13 @@ def _netcdf_encoding(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]
 
 
 def _grid_mapping(maps: xr.Dataset, array: xr.DataArray) -> str | None:
-    if array.name in maps.coords or not set(_spatial_dims(maps) or ("",)) <= set(array.dims):
+    if array.name in maps.coords:
         return None
-    places = (array.encoding, array.attrs, maps.encoding, maps.attrs)
-    name = next((place["grid_mapping"] for place in places if "grid_mapping" in place), "spatial_ref")
+    places = [array.encoding, array.attrs]
+    dims = _spatial_dims(maps)
+    if dims is not None and set(dims) <= set(array.dims):
+        places += [maps.encoding, maps.attrs, {"grid_mapping": "spatial_ref"}]
+    name = next((place["grid_mapping"] for place in places if "grid_mapping" in place), None)
     return name if name in maps.coords else None
 
 
@@ -119,12 +118,17 @@ def _refresh_transform(maps: xr.Dataset) -> xr.Dataset:
 
 def _transform(maps: xr.Dataset) -> Affine:
     """Return the stored transform where it agrees with the coordinates, else the one of the coordinates."""
-    stored = _stored_transform(maps)
-    y_dim, x_dim = maps.rio.y_dim, maps.rio.x_dim
-    if y_dim not in maps.coords or x_dim not in maps.coords:
+    stored, dims = _stored_transform(maps), _spatial_dims(maps)
+    if dims is None or not set(dims) <= set(maps.coords):
         return stored or Affine.identity()
     if stored is not None and (stored.b or stored.d):
         return stored
+    y_dim, x_dim = dims
+    if stored is None and 1 in (maps.sizes[y_dim], maps.sizes[x_dim]):
+        raise ValueError(
+            f"maps of {maps.sizes[y_dim]} x {maps.sizes[x_dim]} pixels do not tell the size of a pixel; "
+            f"set it with maps.rio.write_transform(...), or drop the coordinates {y_dim!r} and {x_dim!r}"
+        )
     fresh: Affine = maps.rio.transform(recalc=True)
     if stored is None:
         return fresh
@@ -165,9 +169,7 @@ def _save_geotiff(maps: xr.Dataset, path: Path) -> None:
             "tiled": True,
             "bigtiff": "if_safer",
         }
-        _write_bands(
-            temporary, [computed[name] for name in names], {**profile, "dtype": dtype, "nodata": np.nan}
-        )
+        _write_bands(temporary, [computed[name] for name in names], {**profile, "dtype": dtype, "nodata": np.nan})
         if flag_temporary is not None:
             flag = computed[_FLAG]
             _write_bands(flag_temporary, [flag], {**profile, "dtype": flag.dtype})

@@ -9,7 +9,7 @@ The steps, for grains of diameter D at wavelength lam:
 1. absorption: ice has a sum of Gaussian bands, coefficient alpha(lam) in 1/um, fitted here to the
    compilation of Warren & Brandt (2008, J. Geophys. Res. 113, D14220) to about 25 %; dust has an
    optical depth a grain that falls with wavelength (its red slope), a ferric band at 950 nm and
-   hydration bands at 1420 and 1930 nm proportional to its water content;
+   hydration bands at 1420, 1930 and 2450 nm proportional to its water content;
 2. a grain's single-scattering albedo w from the Bouguer transmission exp(-alpha D) and Fresnel-like
    surface reflections, the equivalent-slab form of Hapke (1981, J. Geophys. Res. 86, 3039);
 3. intimate mixing: albedos average by share of geometric cross-section;
@@ -50,12 +50,12 @@ _ICE_INDEX = 1.3
 
 # centre (nm), standard deviation (nm), optical depth a grain (hydration: for each percent of water)
 _FERRIC_BAND = np.array([(950.0, 90.0, 0.10)])
-_HYDRATION_BANDS = np.array([(1420.0, 35.0, 0.012), (1930.0, 50.0, 0.035), (2450.0, 120.0, 0.020)])
+_HYDRATION_BANDS = np.array([(1420.0, 35.0, 0.018), (1930.0, 50.0, 0.052), (2450.0, 120.0, 0.030)])
 _DUST_CONTINUUM = 0.22
 _DUST_SLOPE = 1.2
 _DUST_INDEX = 1.6
 
-_HAZE_BRIGHTNESS = 0.32
+_HAZE_BRIGHTNESS = 0.38
 _HAZE_SLOPE = 1.3
 
 
@@ -87,7 +87,7 @@ PARAMETERS: Mapping[str, MixtureParameter] = MappingProxyType(
         "ice_fraction": MixtureParameter(0.1, 0.95, "1", "ice share of the grain cross-section"),
         "grain_size": MixtureParameter(30.0, 600.0, "um", "ice grain diameter", log_uniform=True),
         "dust_water": MixtureParameter(0.0, 12.0, "percent", "water content of the dust by mass"),
-        "haze": MixtureParameter(0.0, 0.35, "1", "haze optical depth at 1000 nm"),
+        "haze": MixtureParameter(0.0, 0.5, "1", "haze optical depth at 1000 nm"),
     }
 )
 """The simulator's parameters and the ranges `simulate_mixtures` draws from, in forward-model order."""

@@ -1,0 +1,223 @@
+"""Random problems for the core's tests, fits of them, and what two fits of one problem must share."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import reference
+from hypothesis import strategies as st
+
+from specinvert.gllim import Constraints, GLLiM, GLLiMParameters
+from specinvert.gllim.chunks import ArrayChunks, Chunk
+from specinvert.gllim.covariance import STRUCTURES
+from specinvert.gllim.posterior import Posterior, posterior_blocks
+from specinvert.gllim.training import Settings, Training, train
+
+BARE = {"standardize": False, "reg_covar": 0.0, "tol": 0.0, "max_iter": 10}
+"""Settings of the bare algorithm of the paper, ten iterations."""
+SIGMAS = tuple(STRUCTURES)
+GAMMAS = ("full", "diag", "iso")
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A training set with responsibilities to start from; weights None are all one."""
+
+    spectra: np.ndarray
+    parameters: np.ndarray
+    responsibilities: np.ndarray
+    weights: np.ndarray | None
+    n_latent: int
+
+    @property
+    def chunk(self) -> Chunk:
+        weights = np.ones(len(self.spectra)) if self.weights is None else self.weights
+        return Chunk(self.spectra, self.parameters, weights, self.responsibilities)
+
+    def rows(self, select: Any) -> "Data":
+        weights = None if self.weights is None else self.weights[select]
+        return Data(
+            self.spectra[select], self.parameters[select], self.responsibilities[select], weights, self.n_latent
+        )
+
+
+def make_data(
+    seed: int,
+    n_components: int = 3,
+    n_bands: int = 6,
+    n_parameters: int = 2,
+    n_latent: int = 1,
+    weights: str = "none",
+    noise: float = 0.3,
+    per_component: int = 40,
+) -> Data:
+    """Samples of K affine maps with noise, and soft responsibilities near the truth: no component degenerates."""
+    rng = np.random.default_rng(seed)
+    n, size = n_components * per_component, n_parameters + n_latent
+    label = np.arange(n) % n_components
+    parameters = 1.5 * rng.normal(size=(n_components, n_parameters))[label] + rng.normal(size=(n, n_parameters))
+    x = np.concatenate([parameters, rng.normal(size=(n, n_latent))], axis=1)
+    maps = rng.normal(size=(n_components, n_bands, size))[label]
+    spectra = (maps @ x[:, :, None])[:, :, 0] + 2.0 * rng.normal(size=(n_components, n_bands))[label]
+    spectra += noise * rng.uniform(0.5, 1.0, n_bands) * rng.normal(size=(n, n_bands))
+    given = 0.8 * np.eye(n_components)[label] + 0.2 * rng.dirichlet(np.ones(n_components), n)
+    kinds = {
+        "none": None,
+        "counts": rng.integers(0, 4, n).astype(float),
+        "real": rng.uniform(0.2, 2.0, n),
+    }
+    return Data(spectra, parameters, given, kinds[weights], n_latent)
+
+
+@st.composite
+def data_sets(draw: st.DrawFn, per_component: int = 40, noise: float = 0.3) -> Data:
+    """Shapes with their edges: one component, one band, no parameters, no latents; weights of all kinds."""
+    n_parameters = draw(st.integers(0, 3), "L_t")
+    n_bands = draw(st.integers(1 if n_parameters else 2, 8), "D")
+    n_latent = draw(st.integers(0 if n_parameters else 1, min(4, n_bands - 1)), "L_w")
+    return make_data(
+        draw(SEEDS, "seed"),
+        draw(st.integers(1, 4), "K"),
+        n_bands,
+        n_parameters,
+        n_latent,
+        draw(st.sampled_from(["none", "counts", "real"]), "weights"),
+        noise,
+        per_component,
+    )
+
+
+@st.composite
+def structures(draw: st.DrawFn) -> dict[str, Any]:
+    """Settings of Sigma, Gamma and pi."""
+    return {
+        "sigma": draw(st.sampled_from(SIGMAS)),
+        "tied_sigma": draw(st.booleans()),
+        "gamma": draw(st.sampled_from(GAMMAS)),
+        "tied_gamma": draw(st.booleans()),
+        "tied_pi": draw(st.booleans()),
+    }
+
+
+def fit_estimator(data: Data, given: bool = True, **settings: Any) -> GLLiM:
+    """The estimator, from the responsibilities of the data where ``given``."""
+    settings.setdefault("n_components", data.responsibilities.shape[1])
+    model = GLLiM(n_latent=data.n_latent, **settings)
+    parameters = data.parameters if data.parameters.shape[1] else None
+    return model.fit(data.spectra, parameters, data.weights, data.responsibilities if given else None)
+
+
+def fit_chunks(chunks: Chunk | list[Chunk], n_latent: int, given: bool = True, **settings: Any) -> Training:
+    """Training on chunks, from their responsibilities where ``given``."""
+    names = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi")
+    constraints = Constraints(**{name: settings.pop(name) for name in names if name in settings})
+    first = chunks if isinstance(chunks, Chunk) else chunks[0]
+    n_given = first.responsibilities.shape[1] if given and first.responsibilities is not None else None
+    settings = {"n_components": n_given or 50, "n_latent": n_latent, "constraints": constraints, **settings}
+    return train(ArrayChunks(chunks), Settings(**settings), n_given)
+
+
+def fit_reference(
+    data: Data, structure: dict[str, Any], n_iter: int = 10, **moments: Any
+) -> tuple[reference.Theta, list[float]]:
+    """Theta and log-likelihoods of the dense implementation."""
+    theta, log_likelihoods, _ = reference.fit(
+        data.spectra,
+        data.parameters,
+        data.responsibilities,
+        n_latent=data.n_latent,
+        n_iter=n_iter,
+        weights=data.weights,
+        ridge=0.0,
+        **structure,
+        **moments,
+    )
+    return theta, log_likelihoods
+
+
+def random_theta(
+    seed: int, n_components: int, n_bands: int, n_parameters: int, n_latent: int, sigma: str = "full"
+) -> GLLiMParameters:
+    """A well-conditioned theta, the latents' moments arbitrary."""
+    rng = np.random.default_rng(seed)
+    size = n_parameters + n_latent
+    gamma = np.zeros((n_components, size, size))
+    for block in (slice(0, n_parameters), slice(n_parameters, size)):
+        gamma[:, block, block] = covariances(rng, n_components, gamma[0, block, block].shape[0])
+    noise = {
+        "iso": lambda: rng.uniform(0.5, 2.0, n_components),
+        "diag": lambda: rng.uniform(0.5, 2.0, (n_components, n_bands)),
+        "full": lambda: covariances(rng, n_components, n_bands),
+    }[sigma]()
+    return GLLiMParameters(
+        pi=rng.dirichlet(5.0 * np.ones(n_components)),
+        c=rng.normal(size=(n_components, size)),
+        Gamma=gamma,
+        A=rng.normal(size=(n_components, n_bands, size)),
+        b=rng.normal(size=(n_components, n_bands)),
+        Sigma=noise,
+        n_latent=n_latent,
+        constraints=Constraints(sigma=sigma),
+    )
+
+
+def covariances(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
+    """Random covariances (n, size, size) with eigenvalues not far from one."""
+    root = rng.normal(size=(n, size, size)) / np.sqrt(max(size, 1))
+    return 0.5 * np.eye(size) + root @ root.transpose(0, 2, 1)
+
+
+def dense(theta: GLLiMParameters) -> reference.Theta:
+    """The same theta for the reference."""
+    return reference.Theta(theta.pi, theta.c, theta.Gamma, theta.A, theta.b, theta.sigma_dense(), theta.n_latent)
+
+
+def posterior_of(theta: GLLiMParameters, spectra: np.ndarray) -> Posterior:
+    """The posteriors of all rows in one; NaN for rows without a band."""
+    n, size = len(spectra), theta.A.shape[2]
+    weights = np.full((n, theta.n_components), np.nan)
+    means = np.full((n, theta.n_components, size), np.nan)
+    spreads = np.full((n, theta.n_components, size, size), np.nan)
+    evidence = np.full(n, np.nan)
+    for rows, part in posterior_blocks(theta, spectra):
+        weights[rows], means[rows] = part.weights, part.means
+        spreads[rows], evidence[rows] = part.covariances, part.log_evidence
+    return Posterior(weights, means, spreads, evidence)
+
+
+def comparable(theta: GLLiMParameters | reference.Theta) -> dict[str, np.ndarray]:
+    """What two fits of one problem must share, the rotation and signs of A_w being free."""
+    n_t = theta.A.shape[2] - theta.n_latent
+    maps_w, gamma_w = theta.A[:, :, n_t:], theta.Gamma[:, n_t:, n_t:]
+    return {
+        "pi": theta.pi,
+        "c": theta.c,
+        "Gamma": theta.Gamma,
+        "A_t": theta.A[:, :, :n_t],
+        "A_w Gamma_w A_w'": maps_w @ gamma_w @ maps_w.transpose(0, 2, 1),
+        "b + A_w c_w": theta.b + np.einsum("kdl,kl->kd", maps_w, theta.c[:, n_t:]),
+        "Sigma": theta.Sigma if isinstance(theta, reference.Theta) else theta.sigma_dense(),
+    }
+
+
+def assert_same_theta(
+    theta: GLLiMParameters | reference.Theta, expected: GLLiMParameters | reference.Theta, rtol: float
+) -> None:
+    """Every comparable quantity, relative to its largest entry."""
+    found, wanted = comparable(theta), comparable(expected)
+    for name, value in found.items():
+        assert_near(value, wanted[name], rtol, name)
+
+
+def assert_near(value: Any, expected: Any, rtol: float, name: str = "") -> None:
+    """Arrays that differ by no more than rtol of the largest entry expected; NaN where NaN is expected."""
+    value, expected = np.asarray(value), np.asarray(expected)
+    assert value.shape == expected.shape, f"{name}: {value.shape} is not {expected.shape}"
+    size = np.nanmax(np.abs(expected), initial=0.0)
+    np.testing.assert_allclose(value, expected, rtol=0, atol=rtol * size, err_msg=name)
+
+
+def without_responsibilities(chunk: Chunk) -> Chunk:
+    """The chunk, to start from a named start."""
+    return replace(chunk, responsibilities=None)

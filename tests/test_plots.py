@@ -1,0 +1,241 @@
+"""Figures: which panels appear, colour limits, flags, lazy and odd input, atomic saving, no global state."""
+
+import subprocess
+import sys
+
+import dask
+import matplotlib
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from specinvert.diagnostics.metrics import evaluation
+from specinvert.diagnostics.plots import MAX_SIDE, plot_evaluation, plot_maps, save_figure
+
+MASKS = np.array([1, 2, 4], dtype=np.uint8)
+MEANINGS = "nodata partial_bands out_of_domain"
+
+
+@pytest.fixture
+def truth():
+    rng = np.random.default_rng(0)
+    coords = {
+        "y": ("y", 8.7e6 - 30.0 * np.arange(12), {"units": "metre"}),
+        "x": ("x", 5e5 + 30.0 * np.arange(20), {"units": "metre"}),
+    }
+    return xr.Dataset(
+        {
+            "ice": (("y", "x"), rng.random((12, 20)), {"units": "1"}),
+            "grain_size": (("y", "x"), 300 * rng.random((12, 20)), {"units": "um"}),
+            "haze": (("y", "x"), rng.random((12, 20)), {"units": "1"}),
+        },
+        coords=coords,
+    )
+
+
+@pytest.fixture
+def maps(truth):
+    maps = truth[["ice", "grain_size"]] * 1.1
+    maps["ice_std"] = 0.1 + 0.0 * maps.ice
+    flags = np.zeros((12, 20), np.uint8)
+    flags[:3] = 1
+    flags[5] = 2 | 4
+    maps["quality_flag"] = (("y", "x"), flags, {"flag_masks": MASKS, "flag_meanings": MEANINGS})
+    for name in ("ice", "grain_size"):
+        maps[name] = maps[name].where(maps.quality_flag != 1).assign_attrs(truth[name].attrs)
+    return maps
+
+
+def images(figure):
+    """Axes that show an image, row by row."""
+    return [ax for ax in figure.axes if ax.images]
+
+
+def legend_texts(figure):
+    return [text.get_text() for ax in figure.axes if ax.get_legend() for text in ax.get_legend().get_texts()]
+
+
+def test_a_row_a_parameter_and_a_column_a_layer(maps, truth):
+    figure = plot_maps(maps, truth)
+    assert isinstance(figure, Figure)
+    titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
+    assert titles == ["true", "estimated", "uncertainty (std)", "quality flag"]
+    # two parameters with true and estimated, one of them with a std, and one flag map
+    assert len(images(figure)) == 2 * 2 + 1 + 1
+    labels = [ax.get_ylabel() for ax in figure.axes]
+    assert "ice\ny (metre)" in labels
+    assert "grain size\ny (metre)" in labels
+    assert labels.count("um") == 2
+
+
+def test_without_truth_std_and_flags_only_estimates_are_drawn(maps):
+    figure = plot_maps(maps[["grain_size"]])
+    assert len(images(figure)) == 1
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == ["estimated"]
+    assert legend_texts(figure) == []
+
+
+def test_parameters_can_be_chosen_and_ordered(maps, truth):
+    figure = plot_maps(maps, truth, parameters=["grain_size", "ice"])
+    rows = [ax.get_ylabel().split("\n")[0] for ax in figure.axes if "\n" in ax.get_ylabel()]
+    assert rows == ["grain size", "ice"]
+
+
+def test_true_and_estimated_maps_share_robust_colour_limits(maps, truth):
+    maps["ice"][6, 7] = 1e6
+    true, estimated = (ax.images[0] for ax in images(plot_maps(maps, truth, ["ice"]))[:2])
+    assert true.get_clim() == estimated.get_clim()
+    assert true.get_clim()[1] < 2.0
+
+
+def test_nan_is_grey_and_pixels_sit_on_their_coordinates(maps):
+    ax = images(plot_maps(maps, parameters=["ice"]))[0]
+    image = ax.images[0]
+    np.testing.assert_allclose(image.get_cmap().get_bad(), to_rgba("0.82"))
+    assert image.get_extent() == [499985.0, 500585.0, 8699655.0, 8700015.0]
+    assert image.origin == "upper"
+    assert ax.get_aspect() == 1.0
+
+
+def test_an_upward_y_axis_is_drawn_north_up_too(maps):
+    image = images(plot_maps(maps.isel(y=slice(None, None, -1)), parameters=["ice"]))[0].images[0]
+    assert image.get_extent() == [499985.0, 500585.0, 8699655.0, 8700015.0]
+    assert image.origin == "lower"
+
+
+def test_without_coordinates_the_first_row_is_on_top(maps):
+    image = images(plot_maps(maps.drop_vars(["x", "y"]), parameters=["ice"]))[0].images[0]
+    assert image.get_extent() == [-0.5, 19.5, 11.5, -0.5]
+    assert image.origin == "upper"
+
+
+def test_dimension_order_does_not_change_the_picture(maps, truth):
+    straight = images(plot_maps(maps, truth))
+    turned = images(plot_maps(maps.transpose("x", "y"), truth.transpose("x", "y")))
+    for a, b in zip(straight, turned, strict=True):
+        np.testing.assert_array_equal(a.images[0].get_array(), b.images[0].get_array())
+
+
+def test_flags_are_named_with_the_share_of_pixels_and_the_first_bit_gives_the_colour(maps):
+    figure = plot_maps(maps, parameters=["ice"])
+    flag_values = images(figure)[-1].images[0].get_array()
+    assert (flag_values[:3] == 1).all()
+    assert (flag_values[5] == 2).all()
+    assert (flag_values[6:] == 0).all()
+    assert legend_texts(figure) == ["none (67 %)", "nodata (25 %)", "partial bands (8.3 %)", "out of domain (8.3 %)"]
+
+
+def test_flags_without_attributes_are_named_by_their_bits(maps):
+    maps["quality_flag"].attrs = {}
+    assert legend_texts(plot_maps(maps, parameters=["ice"]))[1:] == ["bit 1 (25 %)", "bit 2 (8.3 %)", "bit 4 (8.3 %)"]
+
+
+def test_an_all_nan_and_a_constant_map_are_drawn_without_warning(maps, tmp_path):
+    maps["ice"] = maps.ice * np.nan
+    maps["grain_size"] = 0.0 * maps.grain_size.fillna(0.0)
+    save_figure(plot_maps(maps), tmp_path / "maps.png", dpi=30)
+
+
+def test_large_maps_are_thinned(maps):
+    big = xr.Dataset({"ice": (("y", "x"), np.zeros((2, 2 * MAX_SIDE + 1), np.float32))})
+    assert images(plot_maps(big))[0].images[0].get_array().shape[1] <= MAX_SIDE
+
+
+def test_lazy_maps_are_computed_once(maps, truth):
+    calls = []
+
+    def counted(block):
+        calls.append(1)
+        return block
+
+    data = dask.array.map_blocks(counted, maps.ice.chunk(y=6).data, dtype=float, meta=np.empty((0, 0)))
+    lazy = maps.assign(ice=maps.ice.copy(data=data))
+    lazy["ice_std"] = 0.1 * lazy.ice
+    with dask.config.set(scheduler="synchronous"):
+        plot_maps(lazy, truth)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m, t: (m, t, ["snow"]), r"estimates lack \['snow'\]"),
+        (lambda m, t: (m, t.drop_vars("ice"), ["ice"]), r"truth lack \['ice'\]"),
+        (lambda m, t: (m, t, []), "parameters is empty"),
+        (lambda m, t: (m.expand_dims(time=2), None, None), r"\.isel\(time=0\)"),
+        (lambda m, t: (m, t.isel(x=slice(3, None)), None), "crop both"),
+        (lambda m, t: (m, t.assign_coords(x=t.x + 15), None), "x of ice differs"),
+    ],
+)
+def test_maps_that_cannot_be_drawn_are_refused(maps, truth, change, message):
+    with pytest.raises(ValueError, match=message):
+        plot_maps(*change(maps, truth))
+
+
+def test_estimates_are_drawn_against_the_truth_with_the_line_and_the_nrmse(maps, truth):
+    table = evaluation(maps, truth, ["ice", "grain_size"])
+    figure = plot_evaluation(maps, truth, table)
+    first, second = [ax for ax in figure.axes if ax.get_title()]
+    assert first.get_title() == f"ice\nNRMSE {float(table.nrmse[0]):.3f}"
+    assert second.get_xlabel() == "true (um)"
+    x, y = first.lines[0].get_data()
+    assert len(x) == int(table.n[0])
+    np.testing.assert_allclose(y, 1.1 * x)
+    ends = first.lines[-1].get_data()
+    np.testing.assert_array_equal(ends[0], ends[1])
+    assert len(first.collections) == 1
+    assert len(second.collections) == 0
+
+
+def test_an_evaluation_pairs_by_position_in_any_dimension_order(maps, truth):
+    table = evaluation(maps, truth, ["grain_size"])
+    figure = plot_evaluation(maps, truth.transpose("x", "y"), table)
+    x, y = figure.axes[0].lines[0].get_data()
+    np.testing.assert_allclose(y, 1.1 * x)
+
+
+def test_samples_without_any_pair_still_give_a_panel(tmp_path):
+    empty = xr.Dataset({"p": ("sample", [np.nan, 1.0])})
+    truth = xr.Dataset({"p": ("sample", [1.0, np.nan])})
+    save_figure(plot_evaluation(empty, truth, evaluation(empty, truth, ["p"])), tmp_path / "e.png")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
+def test_a_saved_figure_has_the_format_of_its_suffix_and_leaves_nothing_else(maps, tmp_path, suffix):
+    magic = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
+    path = tmp_path / f"maps{suffix}"
+    save_figure(plot_maps(maps[["ice"]]), path)
+    assert path.read_bytes().startswith(magic[suffix])
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_failed_save_keeps_the_old_file_and_leaves_no_other(maps, tmp_path):
+    path = tmp_path / "maps.nonsense"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="nonsense"):
+        save_figure(plot_maps(maps), path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_drawing_leaves_settings_and_pyplot_untouched(maps, truth):
+    before = dict(matplotlib.rcParams)
+    script = (
+        "import sys, numpy as np, xarray as xr\n"
+        "from specinvert.diagnostics.plots import plot_maps\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "plot_maps(xr.Dataset({'p': (('y', 'x'), np.eye(4))}))\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    plot_maps(maps, truth)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_without_matplotlib_the_error_says_what_to_install(maps, monkeypatch):
+    for name in [module for module in sys.modules if module.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install 'specinvert\[plot\]'"):
+        plot_maps(maps)
