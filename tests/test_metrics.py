@@ -5,6 +5,7 @@ import dask.array
 import numpy as np
 import pytest
 import xarray as xr
+
 from specinvert.diagnostics.metrics import evaluation, format_table, nrmse, shared_parameters
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
+
 from specinvert.gllim import GLLiM
 from specinvert.physics import mixing
 from specinvert.physics.mixing import PARAMETERS, mixture_reflectance, simulate_mixtures

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+
 from specinvert.diagnostics.metrics import evaluation
 from specinvert.diagnostics.plots import MAX_SIDE, plot_evaluation, plot_maps, save_figure
 

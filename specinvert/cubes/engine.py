@@ -13,10 +13,10 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 from dask.base import normalize_token
-from threadpoolctl import threadpool_limits
 
 from ..gllim.parameters import GLLiMParameters
 from ..gllim.posterior import posterior_blocks
+from ..gllim.threads import one_blas_thread
 from .outputs import NODATA, PARTIAL_BANDS, Output
 
 
@@ -51,7 +51,7 @@ class BlockInverter:
             empty = 0 if output.kind == "flag" else np.nan
             results.append(np.full(shape, empty, dtype=output.dtype or self.dtype))
         kinds = {output.kind for output in self.outputs}
-        with threadpool_limits(limits=1):
+        with one_blas_thread():
             for rows, posterior in posterior_blocks(self.theta, spectra):
                 mean = posterior.mean()
                 made: dict[str, np.ndarray] = {"mean": mean[:, :n_t], "latent": mean[:, n_t:]}

@@ -6,6 +6,7 @@ our parameters (the t of the paper).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -17,9 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .chunks import ArrayChunks, Chunk
 from .covariance import Array
 from .parameters import Constraints, GLLiMParameters
-from .posterior import posterior_blocks
+from .posterior import Posterior, posterior_blocks
 from .selection import bic, n_free_parameters
 from .statistics import log_joint_density
+from .threads import one_blas_thread
 from .training import FitProgress, Settings, train
 
 
@@ -181,7 +183,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n_t = self.parameters_.n_parameters
         mean = np.empty((len(X), n_t))
         spread = np.empty((len(X), n_t, n_t) if return_cov else (len(X), n_t))
-        for rows, posterior in posterior_blocks(self.parameters_, X):
+        for rows, posterior in self._posterior_blocks(X):
             centre = posterior.mean()
             mean[rows] = centre[:, :n_t]
             if return_cov:
@@ -197,7 +199,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Posterior mean of the latents (n, L_w); no columns where ``n_latent="bic"`` chose none."""
         X = self._check_spectra(X)
         latent = np.empty((len(X), self.parameters_.n_latent))
-        for rows, posterior in posterior_blocks(self.parameters_, X):
+        for rows, posterior in self._posterior_blocks(X):
             latent[rows] = posterior.mean()[:, self.parameters_.n_parameters :]
         return latent
 
@@ -210,7 +212,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Log-density log p(y) of each spectrum (n,)."""
         X = self._check_spectra(X)
         density = np.empty(len(X))
-        for rows, posterior in posterior_blocks(self.parameters_, X):
+        for rows, posterior in self._posterior_blocks(X):
             density[rows] = posterior.log_evidence
         return density
 
@@ -226,6 +228,10 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints
         )
         return bic(float(log_joint_density(theta, X, targets).sum()), n_free, len(X))
+
+    def _posterior_blocks(self, X: Array) -> Iterator[tuple[Any, Posterior]]:
+        with one_blas_thread():
+            yield from posterior_blocks(self.parameters_, X)
 
     def _check_spectra(self, X: Any) -> Array:
         check_is_fitted(self)

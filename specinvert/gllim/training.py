@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
 
 from .chunks import ChunkSource, DataMoments, moments_of
 from .covariance import Array
@@ -20,6 +19,7 @@ from .initialize import STARTS, GivenResponsibilities, Start, find_start
 from .maximization import Floor, LatentPrior
 from .parameters import Constraints, GLLiMParameters
 from .scaling import Scaling
+from .threads import one_blas_thread
 
 FitProgress = Callable[[str, int, float], None]
 
@@ -114,7 +114,7 @@ def train(
     ValueError : constant bands or parameters, fewer samples than components, a start that does not fit the data,
         or all components degenerate.
     """
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         moments = source.sum(moments_of)
         _check_data(moments, settings, n_responsibilities, band_names, parameter_names)
         n_bands = len(moments.spectra.mean)

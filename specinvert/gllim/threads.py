@@ -1,0 +1,36 @@
+"""BLAS held to one thread while blocks run, and restored when the last of them is done.
+
+threadpoolctl sets and restores a limit for the whole process. Blocks run in several threads at once, where plain
+nesting would restore too early and, at the end, to the limit itself; so the entrants are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+_lock = Lock()
+_inside = 0
+_limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One thread a BLAS or OpenMP call inside; the first entrant sets it, the last restores what was before."""
+    global _inside, _limit
+    with _lock:
+        if _inside == 0:
+            _limit = threadpool_limits(limits=1)
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _limit.restore_original_limits()
+                _limit = None

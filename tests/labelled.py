@@ -1,0 +1,103 @@
+"""A cheap labelled training set, cubes of the same kind in any shape, and models fitted to them in a moment."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import rioxarray  # noqa: F401  (registers .rio)
+import xarray as xr
+
+from specinvert import GLLiMInverter
+
+WAVELENGTHS = np.array([450.0, 520.0, 610.0, 700.0, 830.0, 995.0, 960.0, 1200.0])
+"""Band centres in nm, not in order."""
+PARAMETERS = ["water", "dust"]
+QUICK: dict[str, Any] = {"n_components": 3, "tol": 0.0, "max_iter": 4, "random_state": 0}
+"""Settings that fit in well under a second, without a warning on convergence."""
+SIZES = {"time": 2, "y": 5, "x": 6}
+"""Sizes that pixel dimensions have in cubes."""
+TRUTH_ATTRS = {"water": {"units": "g m-2", "long_name": "leaf water"}, "dust": {"units": "1"}}
+
+
+def spectra_of(water: Any, dust: Any, haze: Any = 0.0) -> np.ndarray:
+    """Smooth, non-linear spectra (..., 8) of two parameters and a nuisance."""
+    water, dust, haze = (np.asarray(v, dtype=np.float64)[..., None] for v in (water, dust, haze))
+    bend = np.sin(WAVELENGTHS / 150.0)
+    bands = 0.5 + 0.3 * bend * np.exp(-water) - 0.2 * dust * np.cos(WAVELENGTHS / 250.0) * (1.0 + water)
+    return np.asarray(bands + 0.1 * haze * (WAVELENGTHS / 1000.0) ** -2)
+
+
+def wavelength_coordinate(dim: str = "band", unit: str = "nm") -> tuple[str, np.ndarray, dict[str, str]]:
+    """The wavelength coordinate along ``dim`` in nm, um or m."""
+    return dim, WAVELENGTHS * {"nm": 1.0, "um": 1e-3, "m": 1e-9}[unit], {"units": unit}
+
+
+def make_training(n: int = 150, seed: int = 0, noise: float = 0.02, dim: str = "sample") -> xr.Dataset:
+    """Reflectance (sample, band) with wavelengths, and the parameters it was made with."""
+    rng = np.random.default_rng(seed)
+    water, dust, haze = rng.uniform(0.0, 2.0, n), rng.uniform(0.0, 1.0, n), rng.normal(size=n)
+    values = spectra_of(water, dust, haze) + noise * rng.normal(size=(n, len(WAVELENGTHS)))
+    return xr.Dataset(
+        {
+            "reflectance": ((dim, "band"), values, {"units": "1", "long_name": "reflectance"}),
+            "water": (dim, water, TRUTH_ATTRS["water"]),
+            "dust": (dim, dust, TRUTH_ATTRS["dust"]),
+        },
+        coords={"wavelength": wavelength_coordinate()},
+    )
+
+
+def make_truth(dims: tuple[str, ...] = ("y", "x"), seed: int = 1) -> xr.Dataset:
+    """True maps of the parameters over any of the pixel dimensions, with CRS and transform where there are y and x."""
+    rng = np.random.default_rng(seed)
+    shape = [SIZES[d] for d in dims]
+    truth = xr.Dataset(
+        {name: (dims, rng.uniform(0.1, high, shape), TRUTH_ATTRS[name]) for name, high in (("water", 1.9), ("dust", 0.9))}
+    )
+    places = {"time": [0.0, 1.0], "y": 5806110.0 - 30.0 * np.arange(5), "x": 366030.0 + 30.0 * np.arange(6)}
+    truth = truth.assign_coords({d: places[d] for d in dims})
+    if {"y", "x"} <= set(dims):
+        truth = truth.rio.write_crs("EPSG:32633").rio.write_transform()
+    return truth
+
+
+def make_cube(dims: tuple[str, ...] = ("y", "x", "band"), dtype: Any = np.float64, noise: float = 0.02) -> xr.DataArray:
+    """A cube with dimensions in the order given, ``band`` among them, of the truth of :func:`make_truth`."""
+    pixel_dims = tuple(d for d in dims if d != "band")
+    truth = make_truth(pixel_dims)
+    values = spectra_of(truth["water"].values, truth["dust"].values)
+    values = values + noise * np.random.default_rng(2).normal(size=values.shape)
+    cube = xr.DataArray(
+        values.astype(dtype),
+        dims=(*pixel_dims, "band"),
+        coords={**truth.coords, "wavelength": wavelength_coordinate()},
+        attrs={"units": "1", "long_name": "surface reflectance", "wavelength_units": "nm", "sensor": "none"},
+        name="reflectance",
+    )
+    return cube.transpose(*dims)
+
+
+@cache
+def fitted(n_latent: int = 0, sigma: str = "iso", noise: float = 0.02) -> GLLiMInverter:
+    """An inverter trained once; do not change it."""
+    return GLLiMInverter(n_latent=n_latent, sigma=sigma, **QUICK).fit(make_training(noise=noise))
+
+
+@cache
+def unsupervised() -> GLLiMInverter:
+    """An inverter without parameters, of two latents."""
+    return GLLiMInverter(n_latent=2, **QUICK).fit(make_training(), parameters=[])
+
+
+def assert_close(actual: xr.Dataset | xr.DataArray, expected: xr.Dataset | xr.DataArray, rtol: float) -> None:
+    """Same names, dimensions, dtypes and NaN; values within ``rtol`` of the largest expected."""
+    if isinstance(actual, xr.DataArray) and isinstance(expected, xr.DataArray):
+        actual, expected = actual.rename("array").to_dataset(), expected.rename("array").to_dataset()
+    assert set(actual.variables) == set(expected.variables)
+    for name in expected.data_vars:
+        assert actual[name].dims == expected[name].dims, name
+        assert actual[name].dtype == expected[name].dtype, name
+        size = float(np.nanmax(np.abs(expected[name].values), initial=0.0))
+        np.testing.assert_allclose(
+            actual[name].values, expected[name].values, rtol=0, atol=rtol * size, err_msg=str(name)
+        )
