@@ -102,8 +102,8 @@ def disturb(spectra: np.ndarray, wavelength: np.ndarray, rng: np.random.Generato
     """What a real sensor, its calibration and its atmospheric correction add: smooth, stepwise and white errors."""
     n, n_bands = spectra.shape
     position = np.log(wavelength / 420.0) / np.log(2450.0 / 420.0)
-    waves = np.cos(np.pi * np.arange(7)[:, None] * position)
-    smooth = rng.normal(0.0, 0.02, (n, 7)) @ waves
+    waves = np.cos(np.pi * np.arange(5)[:, None] * position)
+    smooth = rng.normal(0.0, 0.02, (n, 5)) @ waves
     second_detector = np.cumsum(np.diff(wavelength, prepend=wavelength[0]) < 0) > 0
     step = rng.normal(0.0, 0.02, (n, 1)) * second_detector
     haze = rng.normal(0.0, 0.004, (n, 1)) * (wavelength / 550.0) ** -1.5
