@@ -67,7 +67,7 @@ def draw_inputs(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         "tts": uniform(32.0, 37.0, n),
         "tto": uniform(0.0, 15.0, n),
         "psi": uniform(0.0, 180.0, n),
-        "rsoil": uniform(0.3, 1.5, n),
+        "rsoil": uniform(0.0, 1.5, n),
         "psoil": uniform(0.0, 1.0, n),
     }
 

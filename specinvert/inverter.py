@@ -235,8 +235,8 @@ class GLLiMInverter:
         }
         for block, mixture in posterior_blocks(model.theta, rows):
             made["weight"][block] = mixture.weights
-            made["mean"][block] = mixture.means[..., :n_t]
-            made["covariance"][block] = mixture.covariances[..., :n_t, :n_t]
+            made["mean"][block] = mixture.means()[..., :n_t]
+            made["covariance"][block] = mixture.covariance[:, :n_t, :n_t]
             made["log_evidence"][block] = mixture.log_evidence
         core = ("component", "parameter", "parameter_2")
         pixel_dims, pixel_shape = moved.dims[:-1], moved.shape[:-1]

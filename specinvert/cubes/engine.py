@@ -53,12 +53,14 @@ class BlockInverter:
         kinds = {output.kind for output in self.outputs}
         with one_blas_thread():
             for rows, posterior in posterior_blocks(self.theta, spectra):
-                mean = posterior.mean()
+                mean, spread = posterior.moments("cov" in kinds)
                 made: dict[str, np.ndarray] = {"mean": mean[:, :n_t], "latent": mean[:, n_t:]}
+                variance = spread
                 if "cov" in kinds:
-                    made["cov"] = posterior.covariance(mean)[:, :n_t, :n_t]
+                    made["cov"] = spread[:, :n_t, :n_t]
+                    variance = np.diagonal(spread, axis1=1, axis2=2)
                 if "std" in kinds:
-                    made["std"] = np.sqrt(posterior.variance(mean)[:, :n_t])
+                    made["std"] = np.sqrt(variance[:, :n_t])
                 made["log_evidence"] = posterior.log_evidence
                 for output, result in zip(self.outputs, results, strict=True):
                     if output.kind != "flag":

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,25 @@ from scipy.linalg import solve_triangular
 
 Array = NDArray[np.floating[Any]]
 """Floating-point arrays; computations are in float64, input may be float32."""
-ResidualProducts = Callable[[Array, Array], tuple[Array, Array]]
+
 
 SINGULAR = 1e-14
 """Smallest share of a band's own variance that float64 sums can tell from zero."""
+
+
+@dataclass(frozen=True)
+class ResidualProducts:
+    """All matrix products that an E-step or a prediction needs of a block's spectra.
+
+    Of the residuals u_nk = y_n - M_k x_n and maps B_k the algorithm wants u' Sigma^-1 u and B' Sigma^-1 u. With
+    ``inner, squares, x = products(spectra, x)``, inner (n, p + q, K), squares (n, K), x (n, q), they are, in this
+    order, ``squares + x' fit_cross x - 2 x' inner[p:]`` and ``inner[:p] - map_cross x``; map_cross (p, q, K),
+    fit_cross (q, q, K). Where the residuals have been formed, q is zero.
+    """
+
+    products: Callable[[Array, Array], tuple[Array, Array, Array]]
+    map_cross: Array
+    fit_cross: Array
 
 
 class Structure(ABC):
@@ -87,11 +103,7 @@ class Structure(ABC):
 
     @abstractmethod
     def residual_products(self, compact: Array, regression: Array, maps: Array) -> ResidualProducts:
-        """Prepare the products that an E-step or a prediction needs of the residuals.
-
-        With u_nk = y_n - regression_k x_n, regression (K, D, q) and maps (K, D, p), the returned function takes
-        spectra (n, D) and x (n, q), and gives u' Sigma_k^-1 u (n, K) and maps_k' Sigma_k^-1 u (n, K, p).
-        """
+        """Prepare the products of residuals y_n - regression_k x_n, regression (K, D, q), with maps (K, D, p)."""
 
 
 class _Diagonal(Structure):
@@ -112,20 +124,14 @@ class _Diagonal(Structure):
         n_components, n_bands, q = regression.shape
         p = maps.shape[2]
         solved = self.solve(compact, np.concatenate([maps, regression], axis=2))
-        stacked = np.ascontiguousarray(solved.transpose(1, 0, 2)).reshape(n_bands, n_components * (p + q))
-        cross = regression.transpose(0, 2, 1) @ solved
-        fitted_maps = np.ascontiguousarray(cross[:, :, :p].transpose(1, 0, 2)).reshape(q, n_components * p)
-        fitted_squares = np.ascontiguousarray(cross[:, :, p:].transpose(1, 0, 2)).reshape(q, n_components * q)
+        stacked = np.ascontiguousarray(solved.transpose(1, 2, 0)).reshape(n_bands, (p + q) * n_components)
+        cross = np.ascontiguousarray((regression.transpose(0, 2, 1) @ solved).transpose(2, 1, 0))
 
-        def products(spectra: Array, x: Array) -> tuple[Array, Array]:
-            n = len(spectra)
-            inner = (spectra @ stacked).reshape(n, n_components, p + q)
-            projected = inner[:, :, :p] - (x @ fitted_maps).reshape(n, n_components, p)
-            expanded = (x @ fitted_squares).reshape(n, n_components, q) - 2.0 * inner[:, :, p:]
-            squares = self.squares(spectra, compact) + np.einsum("nkq,nq->nk", expanded, x)
-            return np.maximum(squares, 0.0), projected
+        def products(spectra: Array, x: Array) -> tuple[Array, Array, Array]:
+            inner = (spectra @ stacked).reshape(len(spectra), p + q, n_components)
+            return inner, self.squares(spectra, compact), x
 
-        return products
+        return ResidualProducts(products, map_cross=cross[:p], fit_cross=cross[p:])
 
 
 class Iso(_Diagonal):
@@ -238,7 +244,12 @@ class Full(Structure):
         return compact * np.outer(scale, scale)
 
     def second_moments(self, spectra: Array, weights: Array) -> Array:
-        return np.stack([(spectra * column[:, None]).T @ spectra for column in weights.T])
+        moments = np.empty((weights.shape[1], spectra.shape[1], spectra.shape[1]))
+        for k, column in enumerate(weights.T):
+            rows = np.flatnonzero(column)
+            members = spectra[rows] if len(rows) < len(spectra) else spectra
+            moments[k] = (members * column[rows, None]).T @ members
+        return moments
 
     def moment_shape(self, n_components: int, n_bands: int) -> tuple[int, ...]:
         return (n_components, n_bands, n_bands)
@@ -274,18 +285,21 @@ class Full(Structure):
     def residual_products(self, compact: Array, regression: Array, maps: Array) -> ResidualProducts:
         factors = np.linalg.cholesky(compact)
         whitened = np.stack([solve_triangular(f, m, lower=True) for f, m in zip(factors, maps, strict=True)])
+        n_components, _, p = maps.shape
 
-        def products(spectra: Array, x: Array) -> tuple[Array, Array]:
-            squares = np.empty((len(spectra), len(factors)))
-            projected = np.empty((len(spectra), len(factors), maps.shape[2]))
+        def products(spectra: Array, x: Array) -> tuple[Array, Array, Array]:
+            squares = np.empty((len(spectra), n_components))
+            inner = np.empty((len(spectra), p, n_components))
             for k, factor in enumerate(factors):
                 residual = spectra - x @ regression[k].T
                 z = solve_triangular(factor, residual.T, lower=True, overwrite_b=True, check_finite=False)
                 squares[:, k] = np.einsum("dn,dn->n", z, z)
-                projected[:, k] = z.T @ whitened[k]
-            return squares, projected
+                inner[:, :, k] = z.T @ whitened[k]
+            return inner, squares, x[:, :0]
 
-        return products
+        return ResidualProducts(
+            products, map_cross=np.empty((p, 0, n_components)), fit_cross=np.empty((0, 0, n_components))
+        )
 
 
 STRUCTURES: dict[str, Structure] = {s.name: s for s in (Full(), Diag(), Iso())}

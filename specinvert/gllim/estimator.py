@@ -184,12 +184,9 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean = np.empty((len(X), n_t))
         spread = np.empty((len(X), n_t, n_t) if return_cov else (len(X), n_t))
         for rows, posterior in self._posterior_blocks(X):
-            centre = posterior.mean()
+            centre, around = posterior.moments(return_cov)
             mean[rows] = centre[:, :n_t]
-            if return_cov:
-                spread[rows] = posterior.covariance(centre)[:, :n_t, :n_t]
-            elif return_std:
-                spread[rows] = np.sqrt(posterior.variance(centre)[:, :n_t])
+            spread[rows] = around[:, :n_t, :n_t] if return_cov else np.sqrt(around[:, :n_t])
         if self._single_target:
             mean, spread = mean[:, 0], spread.reshape(len(X)) if n_t == 1 else spread
         return (mean, spread) if return_std or return_cov else mean
@@ -200,7 +197,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X = self._check_spectra(X)
         latent = np.empty((len(X), self.parameters_.n_latent))
         for rows, posterior in self._posterior_blocks(X):
-            latent[rows] = posterior.mean()[:, self.parameters_.n_parameters :]
+            latent[rows] = posterior.moments()[0][:, self.parameters_.n_parameters :]
         return latent
 
     @available_if(_has_latents)  # type: ignore[untyped-decorator]

@@ -30,9 +30,9 @@ SMALLEST_BASIS = 96
 def start_statistics(start: Start, sigma: str, chunk: Chunk) -> SufficientStatistics:
     """Sums for a first M-step straight from responsibilities, x being the parameters alone."""
     weights = start.responsibilities(chunk) * chunk.weights[:, None]
-    shape = (len(chunk), weights.shape[1], chunk.parameters.shape[1])
-    x = np.broadcast_to(chunk.parameters[:, None, :], shape)
-    return SufficientStatistics.weighted(chunk, weights, x, STRUCTURES[sigma])
+    none = LatentPrior.standard(weights.shape[1], 0)
+    latent = np.empty((len(chunk), 0, weights.shape[1]))
+    return SufficientStatistics.weighted(chunk, weights, latent, none.covariance, none.mean, STRUCTURES[sigma])
 
 
 def marginal_maximization(

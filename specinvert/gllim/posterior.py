@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from .covariance import Array, ResidualProducts
+from .kernels import mixture_moments, normalize_rows
 from .parameters import GLLiMParameters
-from .statistics import LOG_2PI, apply_each, whitened_prior
+from .statistics import LOG_2PI, log_joint, update_prior
 
 BLOCK_ROWS = 192
 """Spectra a block: always as many, the last block padded. BLAS rounds by the shape of a product and by the place of a
@@ -26,35 +27,34 @@ spectrum's posterior has the same bits in whatever company it comes."""
 class Posterior:
     """The mixture p(x | y) of n spectra, x = [t; w] (eq. JGMM_inverse_map).
 
+    Component k of spectrum n has mean ``prior_mean[k] + root_k latent[n, :, k]`` and covariance Sigma*_k.
+
     Attributes
     ----------
     weights : (n, K), summing to one.
-    means : (n, K, L). covariances : (n or 1, K, L, L) Sigma*_k.
+    latent : (n, L, K), root : (K, L, L) lower triangular, prior_mean : (K, L).
+    covariance : (K, L, L) Sigma*_k, the same for all spectra.
     log_evidence : (n,) log p(y).
     """
 
     weights: Array
-    means: Array
-    covariances: Array
+    latent: Array
+    root: Array
+    prior_mean: Array
+    covariance: Array
     log_evidence: Array
 
-    def mean(self) -> Array:
-        """Posterior mean (n, L), eq. JGMM_inverse_exp."""
-        return np.einsum("nk,nkl->nl", self.weights, self.means)
+    def means(self) -> Array:
+        """Means of the components (n, K, L)."""
+        return self.prior_mean + np.einsum("klm,nmk->nkl", self.root, self.latent)
 
-    def covariance(self, mean: Array) -> Array:
-        """Posterior covariance (n, L, L) about ``mean`` (n, L)."""
-        deviation = self.means - mean[:, None, :]
-        between = (self.weights[:, :, None] * deviation).transpose(0, 2, 1) @ deviation
-        if len(self.covariances) == 1:
-            return between + np.einsum("nk,klm->nlm", self.weights, self.covariances[0])
-        return between + np.einsum("nk,nklm->nlm", self.weights, self.covariances)
-
-    def variance(self, mean: Array) -> Array:
-        """Posterior variance of each entry of x (n, L) about ``mean`` (n, L)."""
-        deviation = self.means - mean[:, None, :]
-        within = np.diagonal(self.covariances, axis1=2, axis2=3)
-        return np.einsum("nk,nkl->nl", self.weights, deviation**2 + within)
+    def moments(self, covariance: bool = False) -> tuple[Array, Array]:
+        """Posterior mean (n, L), eq. JGMM_inverse_exp, with variances (n, L) or the covariance (n, L, L)."""
+        n, size = self.latent.shape[:2]
+        mean = np.empty((n, size))
+        spread = np.empty((n, size, size if covariance else 1))
+        mixture_moments(self.weights, self.latent, self.root, self.prior_mean, self.covariance, mean, spread)
+        return mean, spread if covariance else spread[:, :, 0]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class ForwardTerms:
     shift: Array
     prior_mean: Array
     covariance: Array
+    root: Array
     log_constant: Array
 
     @classmethod
@@ -74,13 +75,14 @@ class ForwardTerms:
         shift = theta.pi @ centres
         structure = theta.structure
         information = theta.A.transpose(0, 2, 1) @ structure.solve(theta.Sigma, theta.A)
-        covariance, log_det = whitened_prior(theta.Gamma, information)
+        covariance, root, log_det = update_prior(theta.Gamma, information)
         log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)
         return cls(
-            products=structure.residual_products(theta.Sigma, (centres - shift)[:, :, None], theta.A),
+            products=structure.residual_products(theta.Sigma, (centres - shift)[:, :, None], theta.A @ root),
             shift=shift,
             prior_mean=theta.c,
             covariance=covariance,
+            root=root,
             log_constant=np.log(theta.pi) - 0.5 * (log_det + theta.n_bands * LOG_2PI),
         )
 
@@ -89,17 +91,15 @@ class ForwardTerms:
         n = len(spectra)
         shifted = np.zeros((BLOCK_ROWS, len(self.shift)))
         np.subtract(spectra, self.shift, out=shifted[:n], dtype=np.float64)
-        squares, projected = self.products(shifted, np.ones((BLOCK_ROWS, 1)))
-        update = apply_each(projected, self.covariance)
-        distance = squares - np.einsum("nkl,nkl->nk", update, projected)
-        log_joint = (self.log_constant - 0.5 * distance)[:n]
-        log_evidence = np.asarray(logsumexp(log_joint, axis=1))
-        return Posterior(
-            np.exp(log_joint - log_evidence[:, None]),
-            self.prior_mean + update[:n],
-            self.covariance[None],
-            log_evidence,
+        nothing = np.empty((BLOCK_ROWS, 0))
+        no_centre, no_whitening = np.empty((0, len(self.log_constant))), np.empty((0, 0, len(self.log_constant)))
+        weights, latent = log_joint(
+            self.products, shifted, np.ones((BLOCK_ROWS, 1)), nothing, no_centre, no_whitening, self.log_constant
         )
+        weights, latent = weights[:n], latent[:n]
+        log_evidence = np.empty(n)
+        normalize_rows(weights, log_evidence)
+        return Posterior(weights, latent, self.root, self.prior_mean, self.covariance, log_evidence)
 
 
 def posterior_blocks(
@@ -151,7 +151,8 @@ def inverse_regression(theta: GLLiMParameters, parameters: Array, latent: Array 
     size = known.shape[1]
     root = np.linalg.cholesky(theta.Gamma[:, :size, :size])
     log_det = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-    whitened = apply_each(known[:, None, :] - theta.c[:, :size], np.linalg.inv(root).transpose(0, 2, 1))
+    gaps = (known[:, None, :] - theta.c[:, :size]).transpose(1, 0, 2)
+    whitened = (gaps @ np.linalg.inv(root).transpose(0, 2, 1)).transpose(1, 0, 2)
     log_weights = np.log(theta.pi) - 0.5 * (log_det + np.einsum("nkl,nkl->nk", whitened, whitened))
     weights = softmax(log_weights, axis=1)
     offset = theta.b

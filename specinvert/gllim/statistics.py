@@ -10,26 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.special import logsumexp
 
 from .chunks import Chunk, block_rows
 from .covariance import STRUCTURES, Array, ResidualProducts, Structure
+from .kernels import accumulate_rows, log_joint_rows, normalize_rows, weighted_rows
 from .parameters import GLLiMParameters
 from .scaling import Scaling
 
 LOG_2PI = float(np.log(2.0 * np.pi))
+DENSE_SHARE = 0.3
+"""Share of responsibilities that are not zero from which one dense product beats sums over the rows they are of."""
 
 
-def whitened_prior(covariance: Array, information: Array) -> tuple[Array, Array]:
-    """Posterior covariance ``(Gamma^-1 + H)^-1`` and ``log|I + Gamma H|``, for Gamma, H (K, L, L).
+def update_prior(covariance: Array, information: Array) -> tuple[Array, Array, Array]:
+    """Posterior covariance ``S = (Gamma^-1 + H)^-1``, its Cholesky factor and ``log|I + Gamma H|``; all (K, L, L).
 
-    By the square root of Gamma, ``B = I + L' H L``: stable, and Gamma may be singular.
+    By the square root of Gamma, ``B = I + L' H L``: stable for whatever scale of Gamma and H.
     """
     root = np.linalg.cholesky(covariance)
     inner = np.linalg.cholesky(np.eye(covariance.shape[1]) + root.transpose(0, 2, 1) @ information @ root)
     half = np.linalg.solve(inner, root.transpose(0, 2, 1))
     log_det = 2.0 * np.log(np.diagonal(inner, axis1=1, axis2=2)).sum(axis=1)
-    return half.transpose(0, 2, 1) @ half, log_det
+    updated = half.transpose(0, 2, 1) @ half
+    return updated, np.linalg.cholesky(updated), log_det
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,17 @@ class ConditionalTerms:
 
     Attributes
     ----------
-    products : u' Sigma^-1 u and A_w' Sigma^-1 u for the residuals u = y - A_t t - b - A_w c_w.
-    latent_mean : (K, L_w) c_w. latent_covariance : (K, L_w, L_w) S_w of eq. SOLVA_EWstep3.
-    centre : (K, L_t) c_t. whitening : (K, L_t, L_t), inverse Cholesky factor of Gamma_t.
+    products : of the residuals u = y - A_t t - b - A_w c_w with the whitened maps A_w root.
+    latent_mean : (K, L_w) c_w.
+    latent_covariance : (K, L_w, L_w) S_w of eq. SOLVA_EWstep3, and ``root`` its Cholesky factor.
+    centre : (L_t, K) c_t. whitening : (L_t, L_t, K), inverse Cholesky factor of Gamma_t.
     log_constant : (K,) log pi_k and the normalisation of both densities.
     """
 
     products: ResidualProducts
     latent_mean: Array
     latent_covariance: Array
+    root: Array
     centre: Array
     whitening: Array
     log_constant: Array
@@ -56,33 +61,58 @@ class ConditionalTerms:
         """Prepare theta: Woodbury and the determinant lemma, L_w x L_w systems only."""
         n_bands, n_t, structure = theta.n_bands, theta.n_parameters, theta.structure
         maps_t, maps_w = theta.A[:, :, :n_t], theta.A[:, :, n_t:]
-        latent_mean = theta.c[:, n_t:]
+        latent_mean = np.ascontiguousarray(theta.c[:, n_t:])
         intercept = theta.b + np.einsum("kdl,kl->kd", maps_w, latent_mean)
         information = maps_w.transpose(0, 2, 1) @ structure.solve(theta.Sigma, maps_w)
-        latent_covariance, log_det_latent = whitened_prior(theta.Gamma[:, n_t:, n_t:], information)
-        root = np.linalg.cholesky(theta.Gamma[:, :n_t, :n_t])
-        log_det_t = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+        latent_covariance, root, log_det_latent = update_prior(theta.Gamma[:, n_t:, n_t:], information)
+        root_t = np.linalg.cholesky(theta.Gamma[:, :n_t, :n_t])
+        log_det_t = 2.0 * np.log(np.diagonal(root_t, axis1=1, axis2=2)).sum(axis=1)
         log_det = structure.log_det(theta.Sigma, n_bands) + log_det_latent + log_det_t
         regression = np.concatenate([maps_t, intercept[:, :, None]], axis=2)
         return cls(
-            products=structure.residual_products(theta.Sigma, regression, maps_w),
+            products=structure.residual_products(theta.Sigma, regression, maps_w @ root),
             latent_mean=latent_mean,
             latent_covariance=latent_covariance,
-            centre=theta.c[:, :n_t],
-            whitening=np.linalg.inv(root),
+            root=root,
+            centre=np.ascontiguousarray(theta.c[:, :n_t].T),
+            whitening=np.ascontiguousarray(np.linalg.inv(root_t).transpose(1, 2, 0)),
             log_constant=np.log(theta.pi) - 0.5 * (log_det + (n_bands + n_t) * LOG_2PI),
         )
 
+    def log_joint(self, spectra: Array, parameters: Array) -> tuple[Array, Array]:
+        """Log of pi_k p(y_n, t_n | k) (n, K), and the whitened latents (n, L_w, K) about c_w."""
+        ones = np.ones((len(spectra), 1))
+        regressor = np.concatenate([parameters, ones], axis=1)
+        return log_joint(self.products, spectra, regressor, parameters, self.centre, self.whitening, self.log_constant)
 
-def conditional_log_densities(terms: ConditionalTerms, spectra: Array, parameters: Array) -> tuple[Array, Array]:
-    """Log of pi_k p(y_n, t_n | k) (n, K), and S_w A_w' Sigma^-1 u (n, K, L_w): the latent means about c_w."""
-    ones = np.ones((len(spectra), 1))
-    squares, projected = terms.products(spectra, np.concatenate([parameters, ones], axis=1))
-    latent = apply_each(projected, terms.latent_covariance)
-    explained = np.einsum("nkl,nkl->nk", latent, projected)
-    whitened = apply_each(parameters[:, None, :] - terms.centre, terms.whitening.transpose(0, 2, 1))
-    distance = squares - explained + np.einsum("nkl,nkl->nk", whitened, whitened)
-    return terms.log_constant - 0.5 * distance, latent
+
+def log_joint(
+    prepared: ResidualProducts,
+    spectra: Array,
+    regressor: Array,
+    parameters: Array,
+    centre: Array,
+    whitening: Array,
+    log_constant: Array,
+) -> tuple[Array, Array]:
+    """Matrix products and one compiled pass: see :func:`specinvert.gllim.kernels.log_joint_rows`."""
+    inner, squares, x = prepared.products(spectra, regressor)
+    densities = np.empty_like(squares)
+    latent = np.empty((len(spectra), len(prepared.map_cross), len(log_constant)))
+    log_joint_rows(
+        inner,
+        squares,
+        x,
+        prepared.map_cross,
+        prepared.fit_cross,
+        parameters,
+        centre,
+        whitening,
+        log_constant,
+        densities,
+        latent,
+    )
+    return densities, latent
 
 
 def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array) -> Array:
@@ -95,14 +125,9 @@ def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array)
     densities = np.empty(len(spectra))
     for start in range(0, len(spectra), size):
         rows = slice(start, start + size)
-        log_joint, _ = conditional_log_densities(terms, *scaling.apply(spectra[rows], parameters[rows]))
-        densities[rows] = logsumexp(log_joint, axis=1)
+        by_component, _ = terms.log_joint(*scaling.apply(spectra[rows], parameters[rows]))
+        normalize_rows(by_component, densities[rows])
     return densities
-
-
-def apply_each(vectors: Array, matrices: Array) -> Array:
-    """``vectors[n, k] @ matrices[k]`` for vectors (n, K, l) and matrices (K, l, m)."""
-    return (vectors.transpose(1, 0, 2) @ matrices).transpose(1, 0, 2)
 
 
 @dataclass(frozen=True)
@@ -145,22 +170,38 @@ class SufficientStatistics:
 
     @classmethod
     def weighted(
-        cls, chunk: Chunk, weights: Array, x: Array, structure: Structure, log_likelihood: float = 0.0
+        cls,
+        chunk: Chunk,
+        weights: Array,
+        latent: Array,
+        root: Array,
+        latent_mean: Array,
+        structure: Structure,
+        log_likelihood: float = 0.0,
     ) -> SufficientStatistics:
-        """Sums of a chunk under weights (n, K) = sample weight times responsibility, with x (n, K, L)."""
-        n, n_components, dimension = x.shape
-        weighted_x = weights[:, :, None] * x
-        stacked = np.concatenate([weights[:, :, None], weighted_x], axis=2)
-        products = stacked.reshape(n, n_components * (dimension + 1)).T @ chunk.spectra
-        products = products.reshape(n_components, dimension + 1, -1)
+        """Sums of a chunk under weights (n, K) = sample weight times responsibility.
+
+        x = [t; w] has the chunk's parameters and the latents ``latent_mean + root latent``, latent (n, L_w, K).
+        """
+        n, n_components = weights.shape
+        size = 1 + chunk.parameters.shape[1] + latent.shape[1]
+        outer = np.zeros((n_components, size, size))
+        pairs = (weights, latent, root, latent_mean, chunk.parameters)
+        if np.count_nonzero(weights) < DENSE_SHARE * weights.size:
+            sums = np.zeros((n_components, size, chunk.spectra.shape[1]))
+            accumulate_rows(*pairs, chunk.spectra, outer, sums)
+        else:
+            rows = np.zeros((n, n_components, size))
+            weighted_rows(*pairs, outer, rows)
+            sums = (rows.reshape(n, -1).T @ chunk.spectra).reshape(n_components, size, -1)
         return cls(
             total=float(chunk.weights.sum()),
             log_likelihood=log_likelihood,
-            r=weights.sum(axis=0),
-            x=weighted_x.sum(axis=0),
-            xx=weighted_x.transpose(1, 2, 0) @ x.transpose(1, 0, 2),
-            y=products[:, 0],
-            xy=products[:, 1:],
+            r=outer[:, 0, 0],
+            x=outer[:, 0, 1:],
+            xx=outer[:, 1:, 1:],
+            y=sums[:, 0],
+            xy=sums[:, 1:],
             yy=structure.second_moments(chunk.spectra, weights),
         )
 
@@ -172,13 +213,14 @@ class SufficientStatistics:
 
 def expectation(terms: ConditionalTerms, structure: Structure, chunk: Chunk) -> SufficientStatistics:
     """E-W-step and E-Z-step on a chunk, as sums for the M-step in the given structure of Sigma."""
-    log_joint, latent = conditional_log_densities(terms, chunk.spectra, chunk.parameters)
-    log_density = np.asarray(logsumexp(log_joint, axis=1)) if len(chunk) else np.zeros(0)
-    weights = np.exp(log_joint - log_density[:, None]) * chunk.weights[:, None]
-    shape = (len(chunk), terms.centre.shape[0], terms.centre.shape[1])
-    parameters = np.broadcast_to(chunk.parameters[:, None, :], shape)
-    x = np.concatenate([parameters, terms.latent_mean + latent], axis=2)
-    sums = SufficientStatistics.weighted(chunk, weights, x, structure, float(chunk.weights @ log_density))
-    n_t = shape[2]
+    weights, latent = terms.log_joint(chunk.spectra, chunk.parameters)
+    log_density = np.empty(len(chunk))
+    normalize_rows(weights, log_density)
+    weights *= chunk.weights[:, None]
+    log_likelihood = float(chunk.weights @ log_density)
+    sums = SufficientStatistics.weighted(
+        chunk, weights, latent, terms.root, terms.latent_mean, structure, log_likelihood
+    )
+    n_t = chunk.parameters.shape[1]
     sums.xx[:, n_t:, n_t:] += sums.r[:, None, None] * terms.latent_covariance
     return sums
