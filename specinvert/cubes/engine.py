@@ -69,7 +69,7 @@ class BlockInverter:
         for output, result in zip(self.outputs, results, strict=True):
             if output.kind == "flag":
                 result[...] = _flags(spectra)
-        return tuple(r.reshape(*pixels, *r.shape[1:]) for r in results)
+        return tuple(r.reshape((*pixels, *r.shape[1:])) for r in results)
 
     def spectra(self, block: np.ndarray) -> np.ndarray:
         """The model's bands of a block as rows (n, D), nodata as NaN."""
@@ -89,12 +89,16 @@ def _flags(spectra: np.ndarray) -> np.ndarray:
     return flags.astype(np.uint8)
 
 
-def _call(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray, ...]:
-    return kernel(block)
+def _call(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray, ...] | np.ndarray:
+    arrays = kernel(block)
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
 def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr.Dataset:
-    """The kernel's outputs over the cube, lazy where the cube is; dimensions but the band's keep their order."""
+    """The kernel's outputs over the cube, lazy where the cube is; dimensions but the band's keep their order.
+
+    A coordinate that has the name of an output gives way to it.
+    """
     core = {"parameter": kernel.theta.n_parameters, "latent": kernel.theta.n_latent}
     core["parameter_2"] = core["parameter"]
     used = {dim for output in kernel.outputs for dim in output.core_dims}
@@ -105,25 +109,25 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
     else:
         held = da.from_delayed(dask.delayed(kernel, pure=True), shape=(), dtype=object)
         results = ",".join(f"({','.join(o.core_dims)})" for o in kernel.outputs)
-        signature = f"(band),()->{results}" + ("," if len(kernel.outputs) == 1 else "")
         arrays = da.apply_gufunc(
             _call,
-            signature,
+            f"(band),()->{results}",
             moved.data,
             held,
             output_dtypes=dtypes,
             output_sizes={dim: core[dim] for dim in used},
             vectorize=False,
         )
+        arrays = arrays if isinstance(arrays, tuple) else (arrays,)
     pixel_dims = moved.dims[:-1]
-    coords = {
-        name: coordinate
-        for name, coordinate in cube.coords.items()
-        if band_dim not in coordinate.dims and name != band_dim
-    }
     variables = {
         output.name: ((*pixel_dims, *output.core_dims), array)
         for output, array in zip(kernel.outputs, arrays, strict=True)
+    }
+    coords = {
+        name: coordinate
+        for name, coordinate in cube.coords.items()
+        if band_dim not in coordinate.dims and name != band_dim and name not in variables
     }
     maps = xr.Dataset(variables, coords=coords)
     # xarray takes a variable named as one of its dimensions for a coordinate

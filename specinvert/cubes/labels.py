@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .bands import find_band_dim
+from .bands import find_band_dim, is_wavelength_name
 
 
 def listed(names: Iterable[Hashable], limit: int = 12) -> str:
@@ -30,6 +30,9 @@ def find_spectra(data: xr.Dataset, name: str | None, band_dim: str | None) -> xr
     if len(candidates) == 1:
         return data[candidates[0]]
     if not candidates:
+        for array in data.data_vars.values():
+            if any(is_wavelength_name(name) for name in array.coords):
+                find_band_dim(array)  # says what is wrong with these wavelengths
         raise ValueError(
             "no variable has a recognisable band dimension; pass spectra= and band_dim=, or attach a 'wavelength' "
             f"coordinate (variables: {listed(data.data_vars)}; dimensions: {listed(data.sizes)})"
@@ -56,6 +59,18 @@ def require_numbers(array: xr.DataArray, what: str) -> xr.DataArray:
     return array
 
 
+def require_free_names(array: xr.DataArray, band_dim: str, taken: Iterable[Hashable]) -> None:
+    """Raise ValueError where a dimension or index of the pixels has a name that the result needs for itself."""
+    own = {*array.dims, *array.xindexes} - {band_dim}
+    clashing = [name for name in taken if name in own]
+    if clashing:
+        name = clashing[0]
+        raise ValueError(
+            f"dimension {name!r} of the spectra has the name of an output: rename it, "
+            f"as with .rename({{{name!r}: {f'{name}_axis'!r}}})"
+        )
+
+
 def is_lazy(array: xr.DataArray) -> bool:
     """Whether the array is chunked by dask."""
     return array.chunks is not None
@@ -68,14 +83,15 @@ def require_one_band_chunk(array: xr.DataArray, band_dim: str, rechunk: str | No
     """
     if rechunk not in (None, "auto"):
         raise ValueError(f"rechunk={rechunk!r} must be None or 'auto'")
-    if array.chunks is None or len(array.chunksizes[band_dim]) == 1:
+    chunks = array.variable.chunksizes  # those of lazy coordinates may differ
+    if len(chunks.get(band_dim, ())) <= 1:
         return array
     wanted: dict[Any, Any] = dict.fromkeys(array.dims, "auto") | {band_dim: -1}
     if rechunk == "auto":
         return array.chunk(wanted)
-    other = np.prod([max(sizes) for dim, sizes in array.chunksizes.items() if dim != band_dim], dtype=float)
+    other = np.prod([max(sizes) for dim, sizes in chunks.items() if dim != band_dim], dtype=float)
     gigabytes = other * array.sizes[band_dim] * array.dtype.itemsize / 1e9
     raise ValueError(
-        f"band dimension {band_dim!r} is split into {len(array.chunksizes[band_dim])} chunks; use "
+        f"band dimension {band_dim!r} is split into {len(chunks[band_dim])} chunks; use "
         f".chunk({{{band_dim!r}: -1}}) ({gigabytes:.2g} GB a chunk) or rechunk='auto'"
     )

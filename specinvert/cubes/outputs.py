@@ -11,6 +11,8 @@ OUTPUTS = ("mean", "std", "cov", "latent", "log_evidence", "flag")
 DEFAULT_OUTPUTS = ("mean", "std", "flag")
 
 NODATA, PARTIAL_BANDS = 1, 2
+RESERVED = ("parameter", "parameter_2", "latent", "component")
+"""Dimensions of the results beside the cube's own."""
 FLAGS = {NODATA: "nodata", PARTIAL_BANDS: "partial_bands"}
 
 
@@ -58,8 +60,10 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
         wanted.append(Output("log_evidence", "log_evidence", dtype=np.dtype(np.float64)))
     if "flag" in outputs:
         wanted.append(Output("quality_flag", "flag", dtype=np.dtype(np.uint8)))
+    if not wanted:
+        raise ValueError(f"outputs {list(outputs)} need parameters, and this model has none: ask for 'latent'")
     names = [o.name for o in wanted]
-    clashing = sorted({n for n in names if names.count(n) > 1})
+    clashing = sorted({n for n in names if names.count(n) > 1} | {p for p in parameters if p in RESERVED})
     if clashing:
         raise ValueError(f"a parameter's name collides with an output: {clashing}; rename the parameter")
     return wanted

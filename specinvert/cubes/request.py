@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,8 @@ class Request:
     @property
     def dtype(self) -> np.dtype:
         """Float type of the maps: that of the cube, float64 for integers."""
-        return np.dtype(np.float32 if self.cube.dtype == np.float32 else np.float64)
+        single = self.cube.dtype.kind == "f" and self.cube.dtype.itemsize == 4  # in any byte order
+        return np.dtype(np.float32 if single else np.float64)
 
 
 def read_request(
@@ -48,8 +50,10 @@ def read_request(
     cube = require_numbers(data, "the cube")
     dim = _band_dim(cube, bands, band_dim)
     if 0 in cube.shape:
-        raise ValueError(f"the cube is empty: {dict(cube.sizes)}")
-    if "scale_factor" in cube.attrs and float(np.ravel(cube.attrs["scale_factor"])[0]) != 1.0:
+        raise ValueError(f"the cube is empty, its sizes are {dict(cube.sizes)}: select at least one pixel and band")
+    if not isinstance(tolerance, numbers.Real):
+        raise ValueError(f"tolerance={tolerance!r} must be a number of nanometres")
+    if _number(cube, "scale_factor") not in (None, 1.0):
         raise ValueError(
             f"the cube is packed (scale_factor={cube.attrs['scale_factor']} in its attributes, not applied): open it "
             "with specinvert.open_cube or with mask_and_scale=True"
@@ -70,7 +74,19 @@ def _band_dim(cube: xr.DataArray, bands: Bands, band_dim: str | None) -> str:
 def _fill_value(cube: xr.DataArray) -> float | None:
     """The value that stands for nodata, where the cube still has it in its attributes."""
     for key in ("_FillValue", "missing_value", "nodata"):
-        if key in cube.attrs:
-            value = float(np.ravel(cube.attrs[key])[0])
+        value = _number(cube, key)
+        if value is not None:
             return None if np.isnan(value) else value
     return None
+
+
+def _number(cube: xr.DataArray, key: str) -> float | None:
+    """An attribute that should be a number; None where it is absent."""
+    if key not in cube.attrs:
+        return None
+    try:
+        return float(np.ravel(cube.attrs[key])[0])
+    except (TypeError, ValueError, IndexError):
+        raise ValueError(
+            f"attribute {key}={cube.attrs[key]!r} of the cube is not a number: correct it, or delete it from cube.attrs"
+        ) from None
