@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
 import specinvert
+from specinvert.diagnostics.metrics import format_table
 from specinvert.diagnostics.plots import plot_maps
 
 PARAMETERS = {
@@ -34,8 +35,10 @@ PARAMETERS = {
 # Left out, in nm: the ends, oxygen at 760, where the two detectors overlap and disagree (with water vapour at 940), and
 # water vapour and carbon dioxide; a little wider than the absorption where the tile's spectra show steps.
 EXCLUDED = ((0, 435), (755, 770), (895, 1000), (1100, 1165), (1335, 1480), (1780, 2015), (2400, 9999))
-MODELS = (("diag", 0), ("diag", 2), ("diag", 4), ("full", 0))
-CHOSEN = ("diag", 4)
+# Sigma, latent dimensions, components.
+MODELS = (("diag", 0, 20), ("diag", 4, 20), ("diag", 8, 20), ("diag", 14, 20), ("full", 0, 20), ("full", 0, 5))
+OUT_OF_DOMAIN, BELOW_RANGE, ABOVE_RANGE = 4, 8, 16
+WATER_NIR, VEGETATION_NDVI = 0.06, 0.6
 
 
 def read_tile(path: Path) -> xr.DataArray:
@@ -112,17 +115,194 @@ def disturb(spectra: np.ndarray, wavelength: np.ndarray, rng: np.random.Generato
 
 
 def training_set(n: int, cube: xr.DataArray, seed: int) -> xr.Dataset:
-    """Simulated and disturbed spectra on the cube's bands with the parameters wanted; the other inputs are left out."""
+    """Simulated, disturbed spectra on the cube's bands and the parameters wanted; the other inputs stay unobserved."""
     rng = np.random.default_rng(seed)
     inputs = draw_inputs(n, rng)
-    wavelength = cube["wavelength"]
-    spectra = disturb(simulate(inputs, gaussian_response(wavelength.values, cube["fwhm"].values)), wavelength.values, rng)
+    wavelength = cube["wavelength"].values
+    clean = simulate(inputs, gaussian_response(wavelength, cube["fwhm"].values))
     values = {
         "lai": inputs["lai"],
         "leaf_chlorophyll": inputs["cab"],
         "leaf_water": 1e4 * inputs["cw"],
         "canopy_water": 10.0 * inputs["cw"] * inputs["lai"],
     }
-    attrs = {name: {"long_name": text, "units": units} for name, (text, units) in PARAMETERS.items()}
-    data = xr.Dataset({name: ("sample", array, attrs[name]) for name, array in values.items()})
-    return data.assign(reflectance=(("sample", "wavelength"), spectra)).assign_coords(wavelength=wavelength)
+    data = xr.Dataset({"reflectance": (("sample", "wavelength"), disturb(clean, wavelength, rng))})
+    data = data.assign_coords(wavelength=cube["wavelength"])
+    for name, (long_name, units) in PARAMETERS.items():
+        data[name] = ("sample", values[name], {"long_name": long_name, "units": units})
+    return data
+
+
+def coverage(test: xr.Dataset, estimates: xr.Dataset) -> float:
+    """Share of true values within the central 90 % of a Gaussian of the estimated mean and std, all parameters."""
+    inside = [abs(estimates[p] - test[p]) < 1.645 * estimates[f"{p}_std"] for p in PARAMETERS]
+    return float(np.mean(inside))
+
+
+def train_models(training: xr.Dataset, test: xr.Dataset, seed: int) -> list[specinvert.GLLiMInverter]:
+    """Train every model and print its scores on the test simulations; the one of least mean NRMSE comes first."""
+    scored = []
+    print("| Sigma | L_w | K | " + " | ".join(PARAMETERS) + " | 90 % coverage | iterations | fit (s) |")
+    print("|---|---|---|" + "---|" * (len(PARAMETERS) + 3))
+    for sigma, n_latent, n_components in MODELS:
+        start = time.perf_counter()
+        inverter = specinvert.GLLiMInverter(
+            n_components, n_latent, sigma=sigma, init="kmeans-joint", max_iter=40, tol=1e-3, random_state=seed
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*converge")
+            inverter.fit(training)
+        seconds = time.perf_counter() - start
+        nrmse = inverter.evaluate(test)["nrmse"].values
+        inside = coverage(test, inverter.invert(test, outputs=("mean", "std")))
+        cells = [sigma, n_latent, inverter.n_components_, *(f"{v:.3f}" for v in nrmse), f"{inside:.2f}"]
+        print("|", " | ".join(map(str, [*cells, inverter.n_iter_, f"{seconds:.0f}"])), "|", flush=True)
+        scored.append((float(nrmse.mean()), inverter))
+    return [inverter for _, inverter in sorted(scored, key=lambda pair: pair[0])]
+
+
+def nearest(cube: xr.DataArray, wavelength: float) -> np.ndarray:
+    """The band nearest to a wavelength in nm, whatever the order of the bands."""
+    return cube.isel(wavelength=int(np.abs(cube["wavelength"].values - wavelength).argmin())).values
+
+
+def vegetation_index(cube: xr.DataArray) -> np.ndarray:
+    """NDVI, NaN where both bands are zero."""
+    red, nir = nearest(cube, 665.0), nearest(cube, 860.0)
+    with np.errstate(invalid="ignore"):
+        return (nir - red) / (nir + red)
+
+
+def flag(maps: xr.Dataset, cube: xr.DataArray, training: xr.Dataset, evidence: xr.DataArray) -> dict[str, np.ndarray]:
+    """Add bits to the quality flag; return the two tests of whether a pixel is like the simulations.
+
+    Unlike: less likely than 99 % of the test simulations, or over 5 % of the bands outside the simulated extremes.
+    """
+    simulated = training["reflectance"].values
+    outside = (cube.values < simulated.min(axis=0)) | (cube.values > simulated.max(axis=0))
+    tests = {
+        "less likely than 99 % of simulations": maps["log_evidence"].values < float(evidence.quantile(0.01)),
+        "bands outside simulated range": outside.mean(axis=-1) > 0.05,
+    }
+    bits = maps["quality_flag"].values | OUT_OF_DOMAIN * np.any(list(tests.values()), axis=0)
+    bits |= BELOW_RANGE * np.any([maps[p].values < training[p].values.min() for p in PARAMETERS], axis=0)
+    bits |= ABOVE_RANGE * np.any([maps[p].values > training[p].values.max() for p in PARAMETERS], axis=0)
+    maps["quality_flag"].values = bits.astype(np.uint8)
+    attrs = maps["quality_flag"].attrs
+    added = (OUT_OF_DOMAIN, BELOW_RANGE, ABOVE_RANGE)
+    attrs["flag_masks"] = np.array([*attrs["flag_masks"], *added], dtype=np.uint8)
+    attrs["flag_meanings"] += " out_of_domain below_training_range above_training_range"
+    return tests
+
+
+def print_plausibility(maps: xr.Dataset, cube: xr.DataArray, tests: dict[str, np.ndarray]) -> None:
+    """Ranges and medians by class of pixel, negative values, correlation with NDVI, pixels unlike the simulations."""
+    ndvi, water = vegetation_index(cube), nearest(cube, 860.0) < WATER_NIR
+    vegetation = ~water & (ndvi > VEGETATION_NDVI)
+    classes = {"water": water, "vegetation": vegetation, "other": ~water & ~vegetation}
+    print("\n| map | " + " | ".join(f"{c} ({w.sum()})" for c, w in classes.items()) + " | 2 to 98 % | < 0 |")
+    print("|---" * (len(classes) + 3) + "|")
+    for p in PARAMETERS:
+        values, std = maps[p].values, maps[f"{p}_std"].values
+        cells = [f"{np.median(values[w]):.3g} ± {np.median(std[w]):.2g}" for w in classes.values()]
+        low, high = np.percentile(values, (2, 98))
+        print("|", " | ".join([p, *cells, f"{low:.2g} to {high:.3g}", str((values < 0).sum())]), "|")
+    for name, unlike in tests.items():
+        print("|", " | ".join([name, *(f"{100 * unlike[w].mean():.0f} %" for w in classes.values()), "", ""]), "|")
+    for where, name in ((~water, "land"), (vegetation, "vegetation")):
+        r = [f"{p} {np.corrcoef(maps[p].values[where], ndvi[where])[0, 1]:.2f}" for p in PARAMETERS]
+        print(f"correlation with NDVI, {name}: {', '.join(r)}")
+
+
+def print_agreement(inverters: list[specinvert.GLLiMInverter], maps: xr.Dataset, cube: xr.DataArray) -> None:
+    """How far the other models are from the chosen one on vegetation: what the std of one model does not hold."""
+    where = (nearest(cube, 860.0) >= WATER_NIR) & (vegetation_index(cube) > VEGETATION_NDVI)
+    print("\n| vegetation: median (RMS difference from the chosen model) | " + " | ".join(PARAMETERS) + " |")
+    print("|---" * (len(PARAMETERS) + 1) + "|")
+    for inverter in inverters:
+        other = inverter.invert(cube, outputs=("mean",))
+        cells = []
+        for p in PARAMETERS:
+            values, chosen = other[p].values[where], maps[p].values[where]
+            cells.append(f"{np.median(values):.3g} ({np.sqrt(np.mean((values - chosen) ** 2)):.2g})")
+        print(f"| {inverter.sigma}, L_w={inverter.n_latent_}, K={inverter.n_components_} |", " | ".join(cells), "|")
+
+
+def overview(cube: xr.DataArray, training: xr.Dataset, width: float) -> Figure:
+    """True colour and NDVI of the tile, and its spectra beside the simulated ones."""
+    figure = Figure(figsize=(width, 3.3), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.2, 1.7))
+    colour = np.stack([nearest(cube, nm) for nm in (640.0, 560.0, 480.0)], axis=-1)
+    left.imshow(np.clip(colour / np.percentile(colour, 98), 0, 1) ** 0.7)
+    left.set_title("true colour")
+    image = middle.imshow(vegetation_index(cube), cmap="RdYlGn", vmin=-0.2, vmax=0.9)
+    middle.set_title("NDVI")
+    middle.set_facecolor("0.82")
+    figure.colorbar(image, ax=middle, shrink=0.9)
+    for ax in (left, middle):
+        ax.set(xticks=[], yticks=[])
+    order = np.argsort(cube["wavelength"].values)
+    nm = cube["wavelength"].values[order]
+    gaps = np.flatnonzero(np.diff(nm) > 30.0) + 1
+    land = cube.values[nearest(cube, 860.0) >= WATER_NIR]
+    for spectra, tint, label in (
+        (training["reflectance"].values, "#0072B2", "simulated"),
+        (land, "#D55E00", "land pixels"),
+    ):
+        low, mid, high = np.insert(np.percentile(spectra, (2, 50, 98), axis=0)[:, order], gaps, np.nan, axis=1)
+        x = np.insert(nm, gaps, np.nan)
+        right.fill_between(x, low, high, color=tint, alpha=0.25, linewidth=0)
+        right.plot(x, mid, color=tint, label=label)
+    right.set(xlabel="wavelength (nm)", ylabel="reflectance", title="median and 2 to 98 %")
+    right.legend(frameon=False)
+    return figure
+
+
+def save_stacked(figures: list[Figure], path: Path, dpi: int = 100) -> None:
+    """Write figures of one width below each other as one image."""
+    images = []
+    for figure in figures:
+        figure.set_dpi(dpi)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        images.append(np.asarray(canvas.buffer_rgba())[..., :3])
+    width = min(image.shape[1] for image in images)
+    imsave(path, np.concatenate([image[:, :width] for image in images]))
+
+
+def main() -> None:
+    """Run the example."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tile", type=Path, help="EnMAP L2A GeoTIFF")
+    parser.add_argument("--output", type=Path, default=Path("."), help="folder for maps.nc and enmap_vegetation.png")
+    parser.add_argument("--simulations", type=int, default=10000, help="size of the training set (10000)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of simulations, noise and starts (0)")
+    options = parser.parse_args()
+
+    start = time.perf_counter()
+    cube = read_tile(options.tile)
+    data = training_set(options.simulations + options.simulations // 5, cube, options.seed)
+    training = data.isel(sample=slice(options.simulations))
+    test = data.isel(sample=slice(options.simulations, None))
+    print(f"{training.sizes['sample']} + {test.sizes['sample']} simulations in {time.perf_counter() - start:.0f} s\n")
+    inverters = train_models(training, test, options.seed)
+    inverter = inverters[0]
+    print(f"\nchosen: {inverter}\n{format_table(inverter.evaluate(test))}")
+
+    outputs = ("mean", "std", "log_evidence", "flag")
+    maps = inverter.invert(cube, outputs=outputs).compute()
+    tests = flag(maps, cube, training, inverter.invert(test, outputs=("log_evidence",))["log_evidence"])
+    print_plausibility(maps, cube, tests)
+    print_agreement(inverters, maps, cube)
+    options.output.mkdir(parents=True, exist_ok=True)
+    specinvert.save_maps(maps, options.output / "maps.nc")
+    trusted = (maps["quality_flag"] & OUT_OF_DOMAIN) == 0
+    shown = maps.map(lambda values: values if values.name == "quality_flag" else values.where(trusted))
+    figure = plot_maps(shown, parameters=list(PARAMETERS))
+    picture = options.output / "enmap_vegetation.png"
+    save_stacked([overview(cube, training, figure.get_size_inches()[0]), figure], picture)
+    print(f"wrote {options.output / 'maps.nc'} and {picture}; {time.perf_counter() - start:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import numbers
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import numpy as np
 import xarray as xr
 
 from .cubes.engine import BlockInverter, apply_blocks
-from .cubes.labels import listed
+from .cubes.labels import listed, pixel_coordinates, require_free_names, require_numbers
 from .cubes.maps import label_maps
-from .cubes.outputs import DEFAULT_OUTPUTS, declare_outputs
+from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, declare_outputs
 from .cubes.request import Request, read_request
 from .cubes.training import read_training
 from .cubes.units import check_units
@@ -143,7 +144,7 @@ class GLLiMInverter:
         data = read_training(training, spectra, parameters, band_dim, weights, responsibilities, missing, rechunk)
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
-        declare_outputs(DEFAULT_OUTPUTS, data.parameters, 0)
+        declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
         wavelength, labels = data.bands.wavelength, data.bands.labels
 
         def band_name(i: int) -> str:
@@ -207,6 +208,8 @@ class GLLiMInverter:
         model = self._fitted()
         declared = declare_outputs(outputs, model.names, model.theta.n_latent)
         request = self._request(cube, band_dim, tolerance, rechunk)
+        taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
+        require_free_names(request.cube, request.band_dim, sorted(taken))
         kernel = BlockInverter(model.theta, request.bands, tuple(declared), request.dtype, request.fill)
         maps = apply_blocks(request.cube, request.band_dim, kernel)
         return label_maps(maps, request.cube, declared, model.names, model.attrs, self._provenance())
@@ -223,6 +226,7 @@ class GLLiMInverter:
         """
         model = self._fitted()
         request = self._request(spectra, band_dim, tolerance, "auto")
+        require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
         kernel = BlockInverter(model.theta, request.bands, (), request.dtype, request.fill)
         moved = request.cube.transpose(..., request.band_dim)
         rows = kernel.spectra(moved.values)
@@ -233,19 +237,20 @@ class GLLiMInverter:
             "covariance": np.full((n, n_k, n_t, n_t), np.nan),
             "log_evidence": np.full(n, np.nan),
         }
-        for block, mixture in posterior_blocks(model.theta, rows):
+        for part in posterior_blocks(model.theta, rows):
+            block, mixture = part.rows, part.posterior
             made["weight"][block] = mixture.weights
             made["mean"][block] = mixture.means()[..., :n_t]
             made["covariance"][block] = mixture.covariance[:, :n_t, :n_t]
             made["log_evidence"][block] = mixture.log_evidence
         core = ("component", "parameter", "parameter_2")
         pixel_dims, pixel_shape = moved.dims[:-1], moved.shape[:-1]
-        coords = {n: c for n, c in moved.coords.items() if request.band_dim not in c.dims}
         variables = {
             name: ((*pixel_dims, *core[: a.ndim - 1]), a.reshape(*pixel_shape, *a.shape[1:]))
             for name, a in made.items()
         }
-        return xr.Dataset(variables, coords={**coords, "parameter": model.names, "parameter_2": model.names})
+        coords = pixel_coordinates(moved, request.band_dim, made)
+        return xr.Dataset(variables, coords=coords).assign_coords(parameter=model.names, parameter_2=model.names)
 
     def simulate(self, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
         """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp).
@@ -260,11 +265,17 @@ class GLLiMInverter:
         ValueError : not fitted, a parameter that is absent, NaN, or latents of the wrong size.
         """
         model = self._fitted()
+        if not isinstance(parameters, xr.Dataset):
+            raise TypeError(f"parameters must be an xarray Dataset, not {type(parameters).__name__}")
+        if not isinstance(latent, xr.DataArray | None):
+            raise TypeError(f"latent must be a DataArray with a 'latent' dimension, not {type(latent).__name__}")
         absent = [name for name in model.names if name not in parameters.variables]
         if absent:
             raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(parameters.variables)}")
         n_w = model.theta.n_latent
-        columns: list[xr.DataArray] = [parameters[name].reset_coords(drop=True) for name in model.names]
+        columns: list[xr.DataArray] = [
+            require_numbers(parameters[name], f"parameter {name!r}").reset_coords(drop=True) for name in model.names
+        ]
         if latent is not None:
             if latent.sizes.get("latent") != n_w:
                 raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs 'latent': {n_w}")
@@ -291,7 +302,7 @@ class GLLiMInverter:
 
         Parameters
         ----------
-        test : spectra and true parameters, of any dimensions; a cube with truth maps too.
+        test : spectra and true parameters, variables or coordinates, of any dimensions; a cube with truth maps too.
         options : of :meth:`invert`, such as ``band_dim`` and ``tolerance``.
 
         Returns
@@ -299,13 +310,18 @@ class GLLiMInverter:
         Dataset over ``parameter``: nrmse, rmse, bias, r2, correlation_squared and the number of pairs.
         """
         model = self._fitted()
+        if not isinstance(test, xr.Dataset):
+            raise TypeError(f"test must be an xarray Dataset of spectra and parameters, not {type(test).__name__}")
         absent = [name for name in model.names if name not in test.variables]
         if absent:
             raise ValueError(f"true parameters {listed(absent)} not in the test set; it has {listed(test.variables)}")
         for name in model.names:
+            require_numbers(test[name], f"true {name!r}")
             check_units(model.attrs[name].get("units"), test[name].attrs.get("units"), f"true {name!r}")
-        maps = self.invert(test, outputs=("mean",), **options)
-        return evaluation(maps, test, model.names)
+        truth, spectra = _set_apart(test, model.names)
+        maps = self.invert(spectra, outputs=("mean",), **options)
+        full = {name: _broadcast(truth[name], maps[name]) for name in model.names}
+        return evaluation(maps, full, model.names)
 
     def to_netcdf(self, path: str | Path) -> None:
         """Write the model: arrays and attributes only, all that inversion elsewhere needs. Atomic."""
@@ -339,13 +355,11 @@ class GLLiMInverter:
         return Settings(constraints=constraints, **values)
 
     def _stored_settings(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in _SETTINGS}
+        values = {name: _plain(getattr(self, name)) for name in _SETTINGS}
         if isinstance(self.init, GLLiMParameters):
             values["init"] = "kmeans"
-        if not isinstance(self.random_state, int | None):
+        if not isinstance(values["random_state"], int | None):
             values["random_state"] = None
-        if not isinstance(self.max_latent, int):
-            values["max_latent"] = [int(v) for v in self.max_latent]
         return values
 
     def _request(
@@ -389,6 +403,29 @@ _FITTED: dict[str, Callable[[Model], Any]] = {
     "bic_": lambda m: m.bics[m.theta.n_latent],
     "bics_": lambda m: m.bics,
 }
+
+
+def _plain(setting: Any) -> Any:
+    """A setting as the Python value that JSON holds: NumPy scalars and sequences of integers, converted."""
+    if isinstance(setting, np.generic):
+        return setting.item()
+    if isinstance(setting, str | GLLiMParameters) or not isinstance(setting, Iterable):
+        return setting
+    return [int(value) for value in setting if isinstance(value, numbers.Integral)]
+
+
+def _set_apart(test: xr.Dataset, names: Sequence[str]) -> tuple[xr.Dataset, xr.Dataset]:
+    """The true parameters, and the spectra without them: no dimension or coordinate has a parameter's name."""
+    indexed = {dim for name in names if name in test.xindexes for dim in test[name].dims}
+    plain = test.reset_index(list(indexed)).reset_coords([name for name in names if name in test.coords])
+    plain = plain.rename_dims({dim: f"{dim}_axis" for dim in plain.dims if dim in names})
+    return plain[list(names)], plain.drop_vars(list(names))
+
+
+def _broadcast(truth: xr.DataArray, estimate: xr.DataArray) -> xr.DataArray:
+    """The truth, repeated along dimensions that only the estimate has."""
+    added = {dim: size for dim, size in estimate.sizes.items() if dim not in truth.dims}
+    return truth.expand_dims(added)
 
 
 def load_inverter(path: str | Path) -> GLLiMInverter:

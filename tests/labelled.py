@@ -1,9 +1,12 @@
 """A cheap labelled training set, cubes of the same kind in any shape, and models fitted to them in a moment."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 import rioxarray  # noqa: F401  (registers .rio)
 import xarray as xr
 
@@ -52,7 +55,10 @@ def make_truth(dims: tuple[str, ...] = ("y", "x"), seed: int = 1) -> xr.Dataset:
     rng = np.random.default_rng(seed)
     shape = [SIZES[d] for d in dims]
     truth = xr.Dataset(
-        {name: (dims, rng.uniform(0.1, high, shape), TRUTH_ATTRS[name]) for name, high in (("water", 1.9), ("dust", 0.9))}
+        {
+            name: (dims, rng.uniform(0.1, high, shape), TRUTH_ATTRS[name])
+            for name, high in (("water", 1.9), ("dust", 0.9))
+        }
     )
     places = {"time": [0.0, 1.0], "y": 5806110.0 - 30.0 * np.arange(5), "x": 366030.0 + 30.0 * np.arange(6)}
     truth = truth.assign_coords({d: places[d] for d in dims})
@@ -89,15 +95,53 @@ def unsupervised() -> GLLiMInverter:
     return GLLiMInverter(n_latent=2, **QUICK).fit(make_training(), parameters=[])
 
 
-def assert_close(actual: xr.Dataset | xr.DataArray, expected: xr.Dataset | xr.DataArray, rtol: float) -> None:
+def make_responsibilities(training: xr.Dataset, n_components: int = 3, seed: int = 5) -> np.ndarray:
+    """Soft responsibilities (n, K) that part the samples by their water: no component degenerates."""
+    water = training["water"].values.ravel()
+    group = np.minimum((n_components * water / 2.0).astype(int), n_components - 1)
+    noise = np.random.default_rng(seed).dirichlet(np.ones(n_components), len(water))
+    return np.asarray(0.8 * np.eye(n_components)[group] + 0.2 * noise)
+
+
+def make_responsibilities(training: xr.Dataset, n_components: int = 3, seed: int = 5) -> np.ndarray:
+    """Soft responsibilities (n, K) that part the samples by their water: no component degenerates."""
+    water = training["water"].values.ravel()
+    group = np.minimum((n_components * water / 2.0).astype(int), n_components - 1)
+    noise = np.random.default_rng(seed).dirichlet(np.ones(n_components), len(water))
+    return np.asarray(0.8 * np.eye(n_components)[group] + 0.2 * noise)
+
+
+def assert_close(actual: Any, expected: Any, rtol: float = 1e-12) -> None:
     """Same names, dimensions, dtypes and NaN; values within ``rtol`` of the largest expected."""
-    if isinstance(actual, xr.DataArray) and isinstance(expected, xr.DataArray):
-        actual, expected = actual.rename("array").to_dataset(), expected.rename("array").to_dataset()
+    if isinstance(expected, xr.DataArray):
+        actual, expected = actual.to_dataset(name="array"), expected.to_dataset(name="array")
     assert set(actual.variables) == set(expected.variables)
-    for name in expected.data_vars:
-        assert actual[name].dims == expected[name].dims, name
-        assert actual[name].dtype == expected[name].dtype, name
-        size = float(np.nanmax(np.abs(expected[name].values), initial=0.0))
-        np.testing.assert_allclose(
-            actual[name].values, expected[name].values, rtol=0, atol=rtol * size, err_msg=str(name)
-        )
+    for name, wanted in expected.data_vars.items():
+        assert actual[name].dims == wanted.dims, name
+        assert actual[name].dtype == wanted.dtype, name
+        size = float(np.nanmax(np.abs(wanted.values), initial=0.0))
+        np.testing.assert_allclose(actual[name].values, wanted.values, rtol=0, atol=rtol * size, err_msg=str(name))
+
+
+def assert_same_fit(actual: GLLiMInverter, expected: GLLiMInverter, rtol: float = 0.0) -> None:
+    """Same log-likelihoods, training ranges and maps; ``rtol`` 0 asks for the same bits."""
+    np.testing.assert_allclose(actual.log_likelihoods_, expected.log_likelihoods_, rtol=rtol)
+    assert actual.model_.names == expected.model_.names
+    np.testing.assert_array_equal(actual.model_.low, expected.model_.low)
+    np.testing.assert_array_equal(actual.model_.high, expected.model_.high)
+    assert actual.n_latent_ == expected.n_latent_
+    spectra = make_training(20, seed=9)["reflectance"]
+    outputs = ("mean", "cov", "log_evidence") if expected.model_.names else ("log_evidence",)
+    assert_close(actual.invert(spectra, outputs), expected.invert(spectra, outputs), rtol)
+
+
+@contextmanager
+def refuses(kind: type[Exception], *parts: str) -> Iterator[None]:
+    """The block raises exactly this kind of error, its message one line that holds every part."""
+    with pytest.raises(kind) as caught:
+        yield
+    text = str(caught.value)
+    assert type(caught.value) is kind
+    assert "\n" not in text
+    for part in parts:
+        assert part in text

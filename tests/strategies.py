@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from specinvert.gllim import Constraints, GLLiM, GLLiMParameters
 from specinvert.gllim.chunks import ArrayChunks, Chunk
 from specinvert.gllim.covariance import STRUCTURES
-from specinvert.gllim.posterior import Posterior, posterior_blocks
+from specinvert.gllim.posterior import posterior_blocks
 from specinvert.gllim.training import Settings, Training, train
 
 BARE = {"standardize": False, "reg_covar": 0.0, "tol": 0.0, "max_iter": 10}
@@ -20,15 +20,19 @@ GAMMAS = ("full", "diag", "iso")
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Data:
-    """A training set with responsibilities to start from; weights None are all one."""
+    """A training set with responsibilities to start from; weights None are all one. ``made`` tells how."""
 
     spectra: np.ndarray
     parameters: np.ndarray
     responsibilities: np.ndarray
     weights: np.ndarray | None
     n_latent: int
+    made: str
+
+    def __repr__(self) -> str:
+        return self.made
 
     @property
     def chunk(self) -> Chunk:
@@ -37,9 +41,8 @@ class Data:
 
     def rows(self, select: Any) -> "Data":
         weights = None if self.weights is None else self.weights[select]
-        return Data(
-            self.spectra[select], self.parameters[select], self.responsibilities[select], weights, self.n_latent
-        )
+        own = {"spectra": self.spectra, "parameters": self.parameters, "responsibilities": self.responsibilities}
+        return replace(self, weights=weights, **{name: array[select] for name, array in own.items()})
 
 
 def make_data(
@@ -67,7 +70,8 @@ def make_data(
         "counts": rng.integers(0, 4, n).astype(float),
         "real": rng.uniform(0.2, 2.0, n),
     }
-    return Data(spectra, parameters, given, kinds[weights], n_latent)
+    made = f"{seed}, {n_components}, {n_bands}, {n_parameters}, {n_latent}, {weights!r}, {noise}, {per_component}"
+    return Data(spectra, parameters, given, kinds[weights], n_latent, f"make_data({made})")
 
 
 @st.composite
@@ -173,17 +177,31 @@ def dense(theta: GLLiMParameters) -> reference.Theta:
     return reference.Theta(theta.pi, theta.c, theta.Gamma, theta.A, theta.b, theta.sigma_dense(), theta.n_latent)
 
 
-def posterior_of(theta: GLLiMParameters, spectra: np.ndarray) -> Posterior:
-    """The posteriors of all rows in one; NaN for rows without a band."""
-    n, size = len(spectra), theta.A.shape[2]
-    weights = np.full((n, theta.n_components), np.nan)
-    means = np.full((n, theta.n_components, size), np.nan)
-    spreads = np.full((n, theta.n_components, size, size), np.nan)
-    evidence = np.full(n, np.nan)
-    for rows, part in posterior_blocks(theta, spectra):
-        weights[rows], means[rows] = part.weights, part.means
-        spreads[rows], evidence[rows] = part.covariances, part.log_evidence
-    return Posterior(weights, means, spreads, evidence)
+@dataclass(frozen=True)
+class Mixture:
+    """The posterior mixture of n spectra, NaN for rows without a band."""
+
+    weights: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    variance: np.ndarray
+    log_evidence: np.ndarray
+
+
+def posterior_of(theta: GLLiMParameters, spectra: np.ndarray) -> Mixture:
+    """The posteriors of all rows in one."""
+    n, k, size = len(spectra), theta.n_components, theta.A.shape[2]
+    shapes = [(n, k), (n, k, size), (n, k, size, size), (n, size), (n, size, size), (n, size), (n,)]
+    found = Mixture(*(np.full(shape, np.nan) for shape in shapes))
+    for block in posterior_blocks(theta, spectra):
+        rows, part = block.rows, block.posterior
+        found.weights[rows], found.means[rows] = part.weights, part.means()
+        found.covariances[rows], found.log_evidence[rows] = part.covariance, part.log_evidence
+        found.mean[rows], found.variance[rows] = part.moments()
+        found.covariance[rows] = part.moments(covariance=True)[1]
+    return found
 
 
 def comparable(theta: GLLiMParameters | reference.Theta) -> dict[str, np.ndarray]:

@@ -5,6 +5,7 @@ The kernel travels as a 0-d object array, so that a graph holds it once; all out
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,15 @@ import numpy as np
 import xarray as xr
 from dask.base import normalize_token
 
+from ..gllim.chunks import available_cpus
 from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import posterior_blocks
+from ..gllim.posterior import BLOCK_ROWS, posterior_blocks
 from ..gllim.threads import one_blas_thread
+from .labels import pixel_coordinates
 from .outputs import NODATA, PARTIAL_BANDS, Output
+
+PIECE_ROWS = 24 * BLOCK_ROWS
+"""Spectra that a thread takes at a time from an array in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,52 +47,73 @@ class BlockInverter:
 
     def __call__(self, block: np.ndarray) -> tuple[np.ndarray, ...]:
         """Outputs of a block, each (..., *core)."""
-        pixels = block.shape[:-1]
+        results = self.empty(block.shape[:-1])
+        self.fill_rows(block, results)
+        return results
+
+    def empty(self, pixels: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+        """Outputs (*pixels, *core) of no data."""
+        n_t = self.theta.n_parameters
+        core = {"parameter": n_t, "parameter_2": n_t, "latent": self.theta.n_latent}
+        return tuple(
+            np.full(
+                (*pixels, *(core[d] for d in output.core_dims)),
+                NODATA if output.kind == "flag" else np.nan,
+                dtype=output.dtype or self.dtype,
+            )
+            for output in self.outputs
+        )
+
+    def fill_rows(self, block: np.ndarray, empty: tuple[np.ndarray, ...]) -> None:
+        """Fill the :meth:`empty` outputs of a block in place."""
         spectra = self.spectra(block)
-        n_t, n_w = self.theta.n_parameters, self.theta.n_latent
-        core = {"parameter": n_t, "parameter_2": n_t, "latent": n_w}
-        results = []
-        for output in self.outputs:
-            shape = (len(spectra), *(core[d] for d in output.core_dims))
-            empty = 0 if output.kind == "flag" else np.nan
-            results.append(np.full(shape, empty, dtype=output.dtype or self.dtype))
+        results = [array.reshape((len(spectra), *array.shape[block.ndim - 1 :])) for array in empty]
+        n_t = self.theta.n_parameters
         kinds = {output.kind for output in self.outputs}
         with one_blas_thread():
-            for rows, posterior in posterior_blocks(self.theta, spectra):
-                mean, spread = posterior.moments("cov" in kinds)
-                made: dict[str, np.ndarray] = {"mean": mean[:, :n_t], "latent": mean[:, n_t:]}
+            for part in posterior_blocks(self.theta, spectra):
+                mean, spread = part.posterior.moments("cov" in kinds)
+                made: dict[str, Any] = {"mean": mean[:, :n_t], "latent": mean[:, n_t:]}
                 variance = spread
                 if "cov" in kinds:
                     made["cov"] = spread[:, :n_t, :n_t]
                     variance = np.diagonal(spread, axis1=1, axis2=2)
                 if "std" in kinds:
                     made["std"] = np.sqrt(variance[:, :n_t])
-                made["log_evidence"] = posterior.log_evidence
+                made["log_evidence"] = part.posterior.log_evidence
+                made["flag"] = 0 if part.complete else PARTIAL_BANDS
                 for output, result in zip(self.outputs, results, strict=True):
-                    if output.kind != "flag":
-                        values = made[output.kind]
-                        result[rows] = values if output.index is None else values[:, output.index]
-        for output, result in zip(self.outputs, results, strict=True):
-            if output.kind == "flag":
-                result[...] = _flags(spectra)
-        return tuple(r.reshape((*pixels, *r.shape[1:])) for r in results)
+                    values = made[output.kind]
+                    result[part.rows] = values if output.index is None else values[:, output.index]
 
     def spectra(self, block: np.ndarray) -> np.ndarray:
         """The model's bands of a block as rows (n, D), nodata as NaN."""
         if not np.array_equal(self.bands, np.arange(block.shape[-1])):
             block = block[..., self.bands]
         spectra = block.reshape(-1, len(self.bands))
-        if spectra.dtype.kind != "f":
+        if spectra.dtype.newbyteorder("=") not in (np.float32, np.float64):
             spectra = spectra.astype(np.float64)
+        spectra = spectra.astype(spectra.dtype.newbyteorder("="), copy=False)
         if self.fill is not None:
             spectra = np.where(spectra == self.fill, np.nan, spectra)
         return spectra
 
 
-def _flags(spectra: np.ndarray) -> np.ndarray:
-    valid = np.isfinite(spectra).sum(axis=1)
-    flags = np.where(valid == 0, NODATA, 0) | np.where((valid > 0) & (valid < spectra.shape[1]), PARTIAL_BANDS, 0)
-    return flags.astype(np.uint8)
+def _invert_array(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray, ...]:
+    """The kernel over an array in memory: threads share pieces of it, so temporaries stay small."""
+    if block.ndim == 1:
+        return kernel(block)
+    results = kernel.empty(block.shape[:-1])
+    rows, outputs = block, results
+    if block.flags.c_contiguous:
+        rows = block.reshape(-1, block.shape[-1])
+        outputs = tuple(r.reshape((len(rows), *r.shape[block.ndim - 1 :])) for r in results)
+    step = max(1, PIECE_ROWS * len(rows) // int(np.prod(block.shape[:-1])))
+    pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
+    with one_blas_thread(), ThreadPoolExecutor(available_cpus()) as pool:
+        for _ in pool.map(lambda piece: kernel.fill_rows(rows[piece], tuple(o[piece] for o in outputs)), pieces):
+            pass
+    return results
 
 
 def _call(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray, ...] | np.ndarray:
@@ -105,7 +132,7 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
     dtypes = [output.dtype or kernel.dtype for output in kernel.outputs]
     moved = cube.transpose(..., band_dim)
     if cube.chunks is None:
-        arrays = kernel(moved.values)
+        arrays = _invert_array(moved.values, kernel)
     else:
         held = da.from_delayed(dask.delayed(kernel, pure=True), shape=(), dtype=object)
         results = ",".join(f"({','.join(o.core_dims)})" for o in kernel.outputs)
@@ -124,11 +151,4 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
         output.name: ((*pixel_dims, *output.core_dims), array)
         for output, array in zip(kernel.outputs, arrays, strict=True)
     }
-    coords = {
-        name: coordinate
-        for name, coordinate in cube.coords.items()
-        if band_dim not in coordinate.dims and name != band_dim and name not in variables
-    }
-    maps = xr.Dataset(variables, coords=coords)
-    # xarray takes a variable named as one of its dimensions for a coordinate
-    return maps.reset_coords("latent") if "latent" in variables else maps
+    return xr.Dataset(variables, coords=pixel_coordinates(cube, band_dim, variables))

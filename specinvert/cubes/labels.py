@@ -71,6 +71,13 @@ def require_free_names(array: xr.DataArray, band_dim: str, taken: Iterable[Hasha
         )
 
 
+def pixel_coordinates(array: xr.DataArray, band_dim: str, taken: Iterable[Hashable] = ()) -> xr.Coordinates:
+    """The coordinates of the pixels with their indexes: none along the band dimension, none of a name in ``taken``."""
+    taken = {band_dim, *taken}
+    dropped = [name for name, c in array.coords.items() if band_dim in c.dims or name in taken]
+    return array.drop_vars(dropped).coords
+
+
 def is_lazy(array: xr.DataArray) -> bool:
     """Whether the array is chunked by dask."""
     return array.chunks is not None

@@ -39,6 +39,8 @@ def label_maps(
     for dim in ("parameter", "parameter_2"):
         if dim in used:
             maps = maps.assign_coords({dim: list(parameters)})
+    if "latent" in maps.coords and maps["latent"].ndim > 1:
+        maps = maps.reset_coords("latent")  # xarray takes a variable named as one of its dimensions for a coordinate
     maps.attrs = {"Conventions": CONVENTIONS, **provenance}
     return maps
 

@@ -110,7 +110,9 @@ def read_training(
         weights = training[weight_name]
     if isinstance(weights, xr.DataArray):
         weights = _flat(require_numbers(weights, "weights"), sizes, "weights")
-    frequencies = check_weights(weights if weights is None else np.ravel(weights), n_rows)
+    elif weights is not None:
+        weights = np.ravel(require_numbers(xr.DataArray(np.asarray(weights)), "weights"))
+    frequencies = check_weights(weights, n_rows)
     given = check_responsibilities(responsibilities, n_rows)
 
     samples = array.transpose(*sample_dims, dim)

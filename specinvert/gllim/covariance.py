@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,19 +32,28 @@ SINGULAR = 1e-14
 """Smallest share of a band's own variance that float64 sums can tell from zero."""
 
 
-@dataclass(frozen=True)
-class ResidualProducts:
-    """All matrix products that an E-step or a prediction needs of a block's spectra.
+TILE_ROWS = 192
+"""Rows of one product: BLAS rounds by the shape of a product and by the place of a row in the tiles of its kernels (16,
+24 or 48 rows), and expanded squares amplify that. In tiles of always as many rows, a row's result depends on the row
+alone."""
 
-    Of the residuals u_nk = y_n - M_k x_n and maps B_k the algorithm wants u' Sigma^-1 u and B' Sigma^-1 u. With
-    ``inner, squares, x = products(spectra, x)``, inner (n, p + q, K), squares (n, K), x (n, q), they are, in this
-    order, ``squares + x' fit_cross x - 2 x' inner[p:]`` and ``inner[:p] - map_cross x``; map_cross (p, q, K),
-    fit_cross (q, q, K). Where the residuals have been formed, q is zero.
-    """
 
-    products: Callable[[Array, Array], tuple[Array, Array, Array]]
-    map_cross: Array
-    fit_cross: Array
+def tiled_product(rows: Array, columns: Array) -> Array:
+    """``rows @ columns`` in float64 for rows (n, D), tile by tile; only a last, smaller tile may round otherwise."""
+    product = np.empty((len(rows), columns.shape[1]))
+    for start in range(0, len(rows), TILE_ROWS):
+        tile = slice(start, start + TILE_ROWS)
+        np.matmul(rows[tile], columns, out=product[tile])
+    return product
+
+
+ResidualProducts = Callable[[Array, Array], tuple[Array, Array, Array]]
+"""``inner, squares, x = products(rows, x)``: all matrix products that a block needs, prepared for one theta.
+
+``rows`` (n, D + q + 1) are [y, x, |y|^2]. Of the residuals u_nk = y_n - M_k x_n and maps B_k, inner (n, p + q, K) holds
+B' Sigma^-1 u and, for each entry of x (n, q), the share that makes ``squares - 2 x' inner[p:]`` equal to u' Sigma^-1 u,
+squares (n, K). Where squares is (n, 0) they are in the shares; where q is zero they are the distance itself.
+"""
 
 
 class Structure(ABC):
@@ -103,7 +111,10 @@ class Structure(ABC):
 
     @abstractmethod
     def residual_products(self, compact: Array, regression: Array, maps: Array) -> ResidualProducts:
-        """Prepare the products of residuals y_n - regression_k x_n, regression (K, D, q), with maps (K, D, p)."""
+        """Prepare the products of residuals y_n - regression_k x_n, regression (K, D, q), with maps (K, D, p).
+
+        The last entry of x must be one.
+        """
 
 
 class _Diagonal(Structure):
@@ -114,8 +125,12 @@ class _Diagonal(Structure):
         """Inverse variances as (K, 1) or (K, D)."""
 
     @abstractmethod
+    def put_squares(self, factor: Array, compact: Array) -> None:
+        """Fill ``factor`` (K,), by which |y|^2 enters the share of x's last entry."""
+
+    @abstractmethod
     def squares(self, spectra: Array, compact: Array) -> Array:
-        """``y_n' Sigma_k^-1 y_n`` (n, K)."""
+        """``y_n' Sigma_k^-1 y_n`` (n, K), or (n, 0) where :meth:`put_squares` has seen to them."""
 
     def solve(self, compact: Array, columns: Array) -> Array:
         return columns * self.precision(compact)[:, :, None]
@@ -124,14 +139,19 @@ class _Diagonal(Structure):
         n_components, n_bands, q = regression.shape
         p = maps.shape[2]
         solved = self.solve(compact, np.concatenate([maps, regression], axis=2))
-        stacked = np.ascontiguousarray(solved.transpose(1, 2, 0)).reshape(n_bands, (p + q) * n_components)
-        cross = np.ascontiguousarray((regression.transpose(0, 2, 1) @ solved).transpose(2, 1, 0))
+        cross = regression.transpose(0, 2, 1) @ solved
+        stacked = np.zeros((n_bands + q + 1, p + q, n_components))
+        stacked[:n_bands] = solved.transpose(1, 2, 0)
+        stacked[n_bands:-1, :p] = -cross[:, :, :p].transpose(1, 2, 0)
+        stacked[n_bands:-1, p:] = -0.5 * cross[:, :, p:].transpose(1, 2, 0)
+        self.put_squares(stacked[-1, -1], compact)
+        columns = stacked.reshape(n_bands + q + 1, (p + q) * n_components)
 
-        def products(spectra: Array, x: Array) -> tuple[Array, Array, Array]:
-            inner = (spectra @ stacked).reshape(len(spectra), p + q, n_components)
-            return inner, self.squares(spectra, compact), x
+        def products(rows: Array, x: Array) -> tuple[Array, Array, Array]:
+            inner = tiled_product(rows, columns).reshape(len(rows), p + q, n_components)
+            return inner, self.squares(rows[:, :n_bands], compact), x
 
-        return ResidualProducts(products, map_cross=cross[:p], fit_cross=cross[p:])
+        return products
 
 
 class Iso(_Diagonal):
@@ -179,7 +199,10 @@ class Iso(_Diagonal):
         return 1.0 / compact[:, None]
 
     def squares(self, spectra: Array, compact: Array) -> Array:
-        return np.einsum("nd,nd->n", spectra, spectra)[:, None] / compact
+        return np.empty((len(spectra), 0))
+
+    def put_squares(self, factor: Array, compact: Array) -> None:
+        factor[:] = -0.5 / compact
 
 
 class Diag(_Diagonal):
@@ -223,7 +246,10 @@ class Diag(_Diagonal):
         return 1.0 / compact
 
     def squares(self, spectra: Array, compact: Array) -> Array:
-        return spectra**2 @ (1.0 / compact).T
+        return tiled_product(spectra**2, np.ascontiguousarray((1.0 / compact).T))
+
+    def put_squares(self, factor: Array, compact: Array) -> None:
+        factor[:] = 0.0
 
 
 class Full(Structure):
@@ -285,21 +311,19 @@ class Full(Structure):
     def residual_products(self, compact: Array, regression: Array, maps: Array) -> ResidualProducts:
         factors = np.linalg.cholesky(compact)
         whitened = np.stack([solve_triangular(f, m, lower=True) for f, m in zip(factors, maps, strict=True)])
-        n_components, _, p = maps.shape
+        n_components, n_bands, p = maps.shape
 
-        def products(spectra: Array, x: Array) -> tuple[Array, Array, Array]:
-            squares = np.empty((len(spectra), n_components))
-            inner = np.empty((len(spectra), p, n_components))
+        def products(rows: Array, x: Array) -> tuple[Array, Array, Array]:
+            squares = np.empty((len(rows), n_components))
+            inner = np.empty((len(rows), p, n_components))
             for k, factor in enumerate(factors):
-                residual = spectra - x @ regression[k].T
+                residual = rows[:, :n_bands] - x @ regression[k].T
                 z = solve_triangular(factor, residual.T, lower=True, overwrite_b=True, check_finite=False)
                 squares[:, k] = np.einsum("dn,dn->n", z, z)
                 inner[:, :, k] = z.T @ whitened[k]
             return inner, squares, x[:, :0]
 
-        return ResidualProducts(
-            products, map_cross=np.empty((p, 0, n_components)), fit_cross=np.empty((0, 0, n_components))
-        )
+        return products
 
 
 STRUCTURES: dict[str, Structure] = {s.name: s for s in (Full(), Diag(), Iso())}

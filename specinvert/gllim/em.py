@@ -114,7 +114,10 @@ def run_em(
     """
     n_asked = len(prior.mean)
     sums, prior = problem.start(start, prior)
-    removed_at = [-1] if len(sums.r) < n_asked else []
+    removed_at: list[int] = []
+    if len(sums.r) < n_asked:
+        removed_at.append(-1)
+        logger.warning("start: %d of %d components degenerated and were removed", n_asked - len(sums.r), n_asked)
     log_likelihoods: list[float] = []
     converged = False
     for iteration in range(problem.stopping.max_iter):

@@ -228,7 +228,8 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _posterior_blocks(self, X: Array) -> Iterator[tuple[Any, Posterior]]:
         with one_blas_thread():
-            yield from posterior_blocks(self.parameters_, X)
+            for block in posterior_blocks(self.parameters_, X):
+                yield block.rows, block.posterior
 
     def _check_spectra(self, X: Any) -> Array:
         check_is_fitted(self)

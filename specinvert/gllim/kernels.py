@@ -20,13 +20,41 @@ NEGLIGIBLE = 41.5
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(function: Function) -> Function:
-    """Compile without the GIL, the machine code kept on disk where some folder is writable."""
-    options = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
+def _compile(function: Function, fastmath: set[str]) -> Function:
+    options = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba finds no folder to keep it in
         return numba.njit(**options)(function)
+
+
+def compiled(function: Function) -> Function:
+    """Compile without the GIL, the machine code kept on disk where some folder is writable."""
+    return _compile(function, {"contract"})
+
+
+def summing(function: Function) -> Function:
+    """Like :func:`compiled`, with sums along a row in the order that vectorises."""
+    return _compile(function, {"contract", "reassoc"})
+
+
+@summing
+def extend_rows(spectra: Array, shift: Array, x: Array, rows: Array) -> None:
+    """Fill ``rows`` (n, D + q + 1) with y - shift, x (n, q) and |y - shift|^2, for spectra (n, D) of any float type.
+
+    A row with NaN or infinite values has a last entry that is not finite.
+    """
+    n_rows, n_bands = spectra.shape
+    q = x.shape[1]
+    for n in range(n_rows):
+        square = 0.0
+        for d in range(n_bands):
+            value = spectra[n, d] - shift[d]
+            rows[n, d] = value
+            square += value * value
+        for i in range(q):
+            rows[n, n_bands + i] = x[n, i]
+        rows[n, n_bands + q] = square
 
 
 @compiled
@@ -34,52 +62,40 @@ def log_joint_rows(
     inner: Array,
     squares: Array,
     x: Array,
-    map_cross: Array,
-    fit_cross: Array,
     parameters: Array,
     centre: Array,
     whitening: Array,
     log_constant: Array,
     log_joint: Array,
-    latent: Array,
 ) -> None:
-    """Log-densities of each row under each component, and its whitened latents.
+    """Log-density of each row under each component, into ``log_joint`` (n, K).
 
-    With M_k x_n the regression's value and B_k the whitened maps, ``inner`` (n, p + q, K) holds B' Sigma^-1 y and
-    M' Sigma^-1 y, ``squares`` (n, K) y' Sigma^-1 y, ``map_cross`` (p, q, K) B' Sigma^-1 M and ``fit_cross`` (q, q, K)
-    M' Sigma^-1 M. ``parameters`` (n, L_t) have density N(centre, (W' W)^-1), ``centre`` (L_t, K) and lower triangular
-    ``whitening`` (L_t, L_t, K). Fills ``log_joint`` (n, K) and ``latent`` (n, p, K).
+    ``inner`` (n, p + q, K) holds the whitened latents and, for each entry of ``x`` (n, q), the share that makes
+    ``squares - 2 x' inner[p:]`` the squared distance of the residual; ``squares`` (n, K), or (n, 0) where they are in
+    the shares. ``parameters`` (n, L_t) have density N(centre, (W' W)^-1), ``centre`` (L_t, K), lower triangular
+    ``whitening`` W (L_t, L_t, K).
     """
-    n_rows, n_components = squares.shape
-    p, q = map_cross.shape[0], map_cross.shape[1]
-    n_t = centre.shape[0]
+    n_rows, n_components = log_joint.shape
+    q, n_t = x.shape[1], centre.shape[0]
+    p = inner.shape[1] - q
     distance = np.empty(n_components)
     part = np.empty(n_components)
     for n in range(n_rows):
-        for k in range(n_components):
-            distance[k] = squares[n, k]
+        if squares.shape[1] > 0:
+            for k in range(n_components):
+                distance[k] = squares[n, k]
+        else:
+            for k in range(n_components):
+                distance[k] = 0.0
         for i in range(q):
-            xi = x[n, i]
+            twice = 2.0 * x[n, i]
             for k in range(n_components):
-                part[k] = xi * fit_cross[i, i, k] - 2.0 * inner[n, p + i, k]
-            for j in range(i):
-                xj = 2.0 * x[n, j]
-                for k in range(n_components):
-                    part[k] += xj * fit_cross[i, j, k]
-            for k in range(n_components):
-                distance[k] += xi * part[k]
+                distance[k] -= twice * inner[n, p + i, k]
         for k in range(n_components):
             distance[k] = max(distance[k], 0.0)
         for i in range(p):
             for k in range(n_components):
-                part[k] = inner[n, i, k]
-            for j in range(q):
-                xj = x[n, j]
-                for k in range(n_components):
-                    part[k] -= xj * map_cross[i, j, k]
-            for k in range(n_components):
-                latent[n, i, k] = part[k]
-                distance[k] -= part[k] * part[k]
+                distance[k] -= inner[n, i, k] * inner[n, i, k]
         for i in range(n_t):
             for k in range(n_components):
                 part[k] = 0.0
@@ -194,29 +210,32 @@ def mixture_moments(
     """
     n_rows, n_components = weights.shape
     size = prior_mean.shape[1]
-    full = spread.shape[2] == size and size > 1
+    full = spread.shape[2] == size
+    active = np.empty(n_components, dtype=np.intp)
     centres = np.empty((n_components, size))
     for n in range(n_rows):
-        for i in range(size):
-            mean[n, i] = 0.0
-            for j in range(spread.shape[2]):
-                spread[n, i, j] = 0.0
+        count = 0
         for k in range(n_components):
+            active[count] = k
+            count += weights[n, k] != 0.0
+        mean[n] = 0.0
+        spread[n] = 0.0
+        for a in range(count):
+            k = active[a]
             w = weights[n, k]
-            if w != 0.0:
-                for i in range(size):
-                    value = prior_mean[k, i]
-                    for j in range(i + 1):
-                        value += root[k, i, j] * latent[n, j, k]
-                    centres[k, i] = value
-                    mean[n, i] += w * value
-        for k in range(n_components):
+            for i in range(size):
+                value = prior_mean[k, i]
+                for j in range(i + 1):
+                    value += root[k, i, j] * latent[n, j, k]
+                centres[a, i] = value
+                mean[n, i] += w * value
+        for a in range(count):
+            k = active[a]
             w = weights[n, k]
-            if w != 0.0:
-                for i in range(size):
-                    gap = centres[k, i] - mean[n, i]
-                    if full:
-                        for j in range(size):
-                            spread[n, i, j] += w * (within[k, i, j] + gap * (centres[k, j] - mean[n, j]))
-                    else:
-                        spread[n, i, 0] += w * (within[k, i, i] + gap * gap)
+            for i in range(size):
+                gap = centres[a, i] - mean[n, i]
+                if full:
+                    for j in range(size):
+                        spread[n, i, j] += w * (within[k, i, j] + gap * (centres[a, j] - mean[n, j]))
+                else:
+                    spread[n, i, 0] += w * (within[k, i, i] + gap * gap)

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax
 
-from .covariance import Array, ResidualProducts
-from .kernels import mixture_moments, normalize_rows
+from .covariance import TILE_ROWS, Array, ResidualProducts
+from .kernels import extend_rows, mixture_moments, normalize_rows
 from .parameters import GLLiMParameters
 from .statistics import LOG_2PI, log_joint, update_prior
 
-BLOCK_ROWS = 192
-"""Spectra a block: always as many, the last block padded. BLAS rounds by the shape of a product and by the place of a
-row in the tiles of its kernels (16, 24 or 48 rows), and expanded squares amplify that: so, with BLAS in one thread, a
-spectrum's posterior has the same bits in whatever company it comes."""
+BLOCK_ROWS = 4 * TILE_ROWS
+"""Spectra a block. The last block is padded to whole tiles: with BLAS in one thread, a spectrum's posterior has the
+same bits in whatever company it comes."""
 
 
 @dataclass(frozen=True)
@@ -86,59 +86,76 @@ class ForwardTerms:
             log_constant=np.log(theta.pi) - 0.5 * (log_det + theta.n_bands * LOG_2PI),
         )
 
-    def posterior(self, spectra: Array) -> Posterior:
-        """Posterior of at most :data:`BLOCK_ROWS` spectra (n, D) without NaN."""
-        n = len(spectra)
-        shifted = np.zeros((BLOCK_ROWS, len(self.shift)))
-        np.subtract(spectra, self.shift, out=shifted[:n], dtype=np.float64)
-        nothing = np.empty((BLOCK_ROWS, 0))
-        no_centre, no_whitening = np.empty((0, len(self.log_constant))), np.empty((0, 0, len(self.log_constant)))
-        weights, latent = log_joint(
-            self.products, shifted, np.ones((BLOCK_ROWS, 1)), nothing, no_centre, no_whitening, self.log_constant
-        )
+    def extend(self, spectra: Array) -> Array:
+        """Spectra (n, D) as rows [y, 1, |y|^2] about the model's mean, padded to whole tiles by zeros."""
+        n, n_bands = spectra.shape
+        rows = np.zeros((-(-n // TILE_ROWS) * TILE_ROWS, n_bands + 2))
+        extend_rows(spectra, self.shift, np.ones((n, 1)), rows)
+        return rows
+
+    def posterior(self, rows: Array, n: int) -> Posterior:
+        """Posterior of the first n of extended rows, none of them with NaN."""
+        n_components = len(self.log_constant)
+        unknown = np.empty((len(rows), 0)), np.empty((0, n_components)), np.empty((0, 0, n_components))
+        weights, latent = log_joint(self.products, rows, np.ones((len(rows), 1)), *unknown, self.log_constant)
         weights, latent = weights[:n], latent[:n]
         log_evidence = np.empty(n)
         normalize_rows(weights, log_evidence)
         return Posterior(weights, latent, self.root, self.prior_mean, self.covariance, log_evidence)
 
 
-def posterior_blocks(
-    theta: GLLiMParameters, spectra: Array
-) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.intp]], Posterior]]:
-    """Posteriors of spectra (n, D) in row blocks: (rows, their posterior).
+@dataclass(frozen=True)
+class Block:
+    """The posterior of some rows, a slice or indices, that have all bands (``complete``) or miss the same ones."""
+
+    rows: slice | NDArray[np.intp]
+    complete: bool
+    posterior: Posterior
+
+
+def posterior_blocks(theta: GLLiMParameters, spectra: Array) -> Iterator[Block]:
+    """Posteriors of spectra (n, D) in blocks of rows.
 
     Non-finite bands are missing; rows that miss the same bands share theta. Rows without a band are in no block.
     """
-    for rows, bands in band_patterns(spectra):
-        complete = len(bands) == theta.n_bands
-        terms = ForwardTerms.of(theta if complete else theta.select_bands(bands))
+    terms = ForwardTerms.of(theta)
+    holed = []
+    for start in range(0, len(spectra), BLOCK_ROWS):
+        values = spectra[start : start + BLOCK_ROWS]
+        rows = terms.extend(values)
+        finite = np.isfinite(rows[: len(values), -1])
+        if finite.all():
+            yield Block(slice(start, start + len(values)), True, terms.posterior(rows, len(values)))
+            continue
+        holed.append(start + np.flatnonzero(~finite))
+        whole = np.flatnonzero(finite)
+        if len(whole):
+            yield Block(start + whole, True, terms.posterior(terms.extend(values[whole]), len(whole)))
+    if holed:
+        yield from _holed_blocks(theta, spectra, np.concatenate(holed))
+
+
+def _holed_blocks(theta: GLLiMParameters, spectra: Array, holed: NDArray[np.intp]) -> Iterator[Block]:
+    every = np.arange(theta.n_bands)
+    for members, valid in band_patterns(np.isfinite(spectra[holed])):
+        rows, bands = holed[members], every[valid]
+        terms = ForwardTerms.of(theta.select_bands(bands))
         for start in range(0, len(rows), BLOCK_ROWS):
             block = rows[start : start + BLOCK_ROWS]
-            values = spectra[block] if complete else spectra[np.ix_(block, bands)]
-            yield block, terms.posterior(values)
+            extended = terms.extend(spectra[np.ix_(block, bands)])
+            yield Block(block, len(bands) == theta.n_bands, terms.posterior(extended, len(block)))
 
 
-def band_patterns(
-    spectra: Array,
-) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], np.dtype[np.intp]]]]:
-    """Rows that share a set of valid bands, and those bands; rows without a valid band are left out."""
-    valid = np.isfinite(spectra)
-    count = valid.sum(axis=1)
-    every = np.arange(spectra.shape[1])
-    complete = np.flatnonzero(count == spectra.shape[1])
-    if len(complete):
-        yield complete, every
-    partial = np.flatnonzero((count > 0) & (count < spectra.shape[1]))
-    if len(partial) == 0:
-        return
-    packed = np.packbits(valid[partial], axis=1)
+def band_patterns(valid: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:
+    """Rows of ``valid`` (n, D) that are alike, and their pattern (D,); rows without a valid band are left out."""
+    packed = np.packbits(valid, axis=1)
     _, first, group = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     group = group.reshape(-1)
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group))
-    for pattern, stop in enumerate(ends):
-        start = ends[pattern - 1] if pattern else 0
-        yield partial[order[start:stop]], every[valid[partial[first[pattern]]]]
+    for start, stop, example in zip([0, *ends[:-1]], ends, first, strict=True):
+        if valid[example].any():
+            yield order[start:stop], valid[example]
 
 
 def inverse_regression(theta: GLLiMParameters, parameters: Array, latent: Array | None = None) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .chunks import Chunk, block_rows
 from .covariance import STRUCTURES, Array, ResidualProducts, Structure
-from .kernels import accumulate_rows, log_joint_rows, normalize_rows, weighted_rows
+from .kernels import accumulate_rows, extend_rows, log_joint_rows, normalize_rows, weighted_rows
 from .parameters import GLLiMParameters
 from .scaling import Scaling
 
@@ -81,38 +81,27 @@ class ConditionalTerms:
 
     def log_joint(self, spectra: Array, parameters: Array) -> tuple[Array, Array]:
         """Log of pi_k p(y_n, t_n | k) (n, K), and the whitened latents (n, L_w, K) about c_w."""
-        ones = np.ones((len(spectra), 1))
-        regressor = np.concatenate([parameters, ones], axis=1)
-        return log_joint(self.products, spectra, regressor, parameters, self.centre, self.whitening, self.log_constant)
+        n, n_bands = spectra.shape
+        x = np.concatenate([parameters, np.ones((n, 1))], axis=1)
+        rows = np.empty((n, n_bands + x.shape[1] + 1))
+        extend_rows(spectra, np.zeros(n_bands), x, rows)
+        return log_joint(self.products, rows, x, parameters, self.centre, self.whitening, self.log_constant)
 
 
 def log_joint(
-    prepared: ResidualProducts,
-    spectra: Array,
-    regressor: Array,
+    products: ResidualProducts,
+    rows: Array,
+    x: Array,
     parameters: Array,
     centre: Array,
     whitening: Array,
     log_constant: Array,
 ) -> tuple[Array, Array]:
-    """Matrix products and one compiled pass: see :func:`specinvert.gllim.kernels.log_joint_rows`."""
-    inner, squares, x = prepared.products(spectra, regressor)
-    densities = np.empty_like(squares)
-    latent = np.empty((len(spectra), len(prepared.map_cross), len(log_constant)))
-    log_joint_rows(
-        inner,
-        squares,
-        x,
-        prepared.map_cross,
-        prepared.fit_cross,
-        parameters,
-        centre,
-        whitening,
-        log_constant,
-        densities,
-        latent,
-    )
-    return densities, latent
+    """Matrix products and one compiled pass over ``rows`` [y, x, |y|^2]: log-densities and whitened latents."""
+    inner, squares, x = products(rows, x)
+    densities = np.empty((len(rows), len(log_constant)))
+    log_joint_rows(inner, squares, x, parameters, centre, whitening, log_constant, densities)
+    return densities, inner[:, : inner.shape[1] - x.shape[1]]
 
 
 def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array) -> Array:
@@ -193,7 +182,8 @@ class SufficientStatistics:
         else:
             rows = np.zeros((n, n_components, size))
             weighted_rows(*pairs, outer, rows)
-            sums = (rows.reshape(n, -1).T @ chunk.spectra).reshape(n_components, size, -1)
+            products = rows.reshape(n, n_components * size).T @ chunk.spectra
+            sums = products.reshape(n_components, size, -1)
         return cls(
             total=float(chunk.weights.sum()),
             log_likelihood=log_likelihood,

@@ -144,7 +144,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         raise ValueError(f"{shown}: not a readable netCDF file (truncated, or of another kind): {error}") from None
     if data.attrs.get("title") != _KIND or "specinvert_schema" not in data.attrs:
         raise ValueError(f"{shown}: a netCDF file, but not a specinvert model; train one with GLLiMInverter.to_netcdf")
-    schema = int(data.attrs["specinvert_schema"])
+    schema = data.attrs["specinvert_schema"]
     if schema != SCHEMA:
         raise ValueError(
             f"{shown}: model schema {schema}, this version of specinvert reads {SCHEMA}: train again, or install the "
