@@ -79,7 +79,7 @@ def gaussian_response(wavelength: np.ndarray, fwhm: np.ndarray) -> np.ndarray:
     """Weights (2101, D) that turn spectra from 400 to 2500 nm in steps of 1 nm into those of the sensor."""
     grid = np.arange(400.0, 2501.0)[:, None]
     response = np.exp(-4.0 * np.log(2.0) * ((grid - wavelength) / fwhm) ** 2)
-    return response / response.sum(axis=0)
+    return np.asarray(response / response.sum(axis=0))
 
 
 def simulate(inputs: dict[str, np.ndarray], response: np.ndarray, block: int = 500) -> np.ndarray:
@@ -111,7 +111,7 @@ def disturb(spectra: np.ndarray, wavelength: np.ndarray, rng: np.random.Generato
     step = rng.normal(0.0, 0.02, (n, 1)) * second_detector
     haze = rng.normal(0.0, 0.004, (n, 1)) * (wavelength / 550.0) ** -1.5
     relative = rng.normal(0.0, 0.015, (n, n_bands))
-    return spectra * (1.0 + smooth + step + relative) + haze + rng.normal(0.0, 0.002, (n, n_bands))
+    return np.asarray(spectra * (1.0 + smooth + step + relative) + haze + rng.normal(0.0, 0.002, (n, n_bands)))
 
 
 def training_set(n: int, cube: xr.DataArray, seed: int) -> xr.Dataset:
@@ -170,7 +170,7 @@ def vegetation_index(cube: xr.DataArray) -> np.ndarray:
     """NDVI, NaN where both bands are zero."""
     red, nir = nearest(cube, 665.0), nearest(cube, 860.0)
     with np.errstate(invalid="ignore"):
-        return (nir - red) / (nir + red)
+        return np.asarray((nir - red) / (nir + red))
 
 
 def flag(maps: xr.Dataset, cube: xr.DataArray, training: xr.Dataset, evidence: xr.DataArray) -> dict[str, np.ndarray]:
@@ -231,7 +231,7 @@ def print_agreement(inverters: list[specinvert.GLLiMInverter], maps: xr.Dataset,
 def overview(cube: xr.DataArray, training: xr.Dataset, width: float) -> Figure:
     """True colour and NDVI of the tile, and its spectra beside the simulated ones."""
     figure = Figure(figsize=(width, 3.3), layout="constrained")
-    left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.2, 1.7))
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1.1, 1.22, 1.7))
     colour = np.stack([nearest(cube, nm) for nm in (640.0, 560.0, 480.0)], axis=-1)
     left.imshow(np.clip(colour / np.percentile(colour, 98), 0, 1) ** 0.7)
     left.set_title("true colour")

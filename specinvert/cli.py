@@ -19,7 +19,10 @@ from . import __version__
 if TYPE_CHECKING:
     import xarray as xr
 
+    from .io.blocks import BlockProgress
+
 FILE = click.Path(path_type=Path)
+SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="dask cluster to work on, such as tcp://10.0.0.1:8786.")
 
 
 class _Group(click.Group):
@@ -120,6 +123,7 @@ def demo(output: Path) -> None:
 @click.option("--reg-covar", type=float, default=1e-10, show_default=True, help="Least share of variance kept.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--drop-missing", is_flag=True, help="Leave out samples with NaN.")
+@SCHEDULER
 def train(
     training: Path,
     output: Path,
@@ -131,6 +135,7 @@ def train(
     latent: int | str,
     seed: int,
     drop_missing: bool,
+    scheduler: str | None,
     **settings: Any,
 ) -> None:
     """Train a model on TRAINING, a netCDF file of simulated spectra and their parameters.
@@ -146,7 +151,7 @@ def train(
     check_target(output)
     inverter = GLLiMInverter(components, latent, random_state=seed, **settings)
     data = open_dataset(training)
-    with _em_progress(settings["max_iter"]) as progress:
+    with _cluster(scheduler), _em_progress(settings["max_iter"]) as progress:
         inverter.fit(
             data,
             spectra,
@@ -170,6 +175,8 @@ def train(
 @click.option("--variable", help="Variable that holds the cube, in a netCDF file of several.")
 @click.option("--band-dim", help="Band dimension, where no wavelength coordinate tells.")
 @click.option("--tolerance", type=float, default=1.0, show_default=True, help="Band matching tolerance, nm.")
+@click.option("--resume", is_flag=True, help="Go on with the blocks that a stopped run left behind.")
+@SCHEDULER
 def invert(
     model: Path,
     cube: Path,
@@ -178,14 +185,17 @@ def invert(
     variable: str | None,
     band_dim: str | None,
     tolerance: float,
+    resume: bool,
+    scheduler: str | None,
 ) -> None:
-    """Invert CUBE with MODEL into maps of parameters, uncertainties and flags.
+    """Invert CUBE with MODEL into maps of parameters, uncertainties and flags, block by block.
 
     CUBE is netCDF, ENVI, GeoTIFF, or what else GDAL reads.
 
     \b
     specinvert invert model.nc scene.nc -o maps.nc
     specinvert invert model.nc scene.hdr -o maps.tif --outputs mean,std,flag
+    specinvert invert model.nc scene.nc -o maps.nc --resume
     """
     from .inverter import load_inverter
     from .io.atomic import check_target
@@ -196,8 +206,8 @@ def invert(
     inverter = load_inverter(model)
     spectra = open_cube(cube, variable=variable)
     maps = inverter.invert(spectra, outputs, band_dim=band_dim, tolerance=tolerance, rechunk="auto")
-    with _block_progress():
-        save_maps(maps, output)
+    with _cluster(scheduler), _block_progress() as progress:
+        save_maps(maps, output, resume=resume, progress=progress)
     click.echo(f"wrote {output}")
 
 
@@ -311,13 +321,34 @@ def _em_progress(max_iter: int) -> Iterator[Callable[[str, int, float], None] | 
 
 
 @contextmanager
-def _block_progress() -> Iterator[None]:
-    """A bar over dask's tasks, on stderr where that is a terminal."""
-    stream = sys.stderr
-    if not stream.isatty():
+def _block_progress() -> Iterator[Callable[[BlockProgress], None] | None]:
+    """A bar over pixels with their rate and the time left, on stderr where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with ExitStack() as stack:
+        bar: Any = None
+
+        def progress(state: BlockProgress) -> None:
+            nonlocal bar
+            if bar is None:
+                made = click.progressbar(length=state.n_pixels, label="inverting", file=sys.stderr)
+                bar = stack.enter_context(made)
+            bar.label = f"inverting, block {state.blocks} of {state.n_blocks}, {state.pixels_per_second:,.0f} pixels/s"
+            bar.update(state.pixels - bar.pos)
+
+        yield progress
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[None]:
+    """A dask cluster to work on, where an address is given."""
+    if address is None:
         yield
         return
-    from dask.diagnostics import ProgressBar
-
-    with ProgressBar(out=stream):
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError("--scheduler needs dask's distributed: pip install 'specinvert[cluster]'") from None
+    with Client(address, timeout="10s"):
         yield

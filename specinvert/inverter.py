@@ -246,7 +246,7 @@ class GLLiMInverter:
         core = ("component", "parameter", "parameter_2")
         pixel_dims, pixel_shape = moved.dims[:-1], moved.shape[:-1]
         variables = {
-            name: ((*pixel_dims, *core[: a.ndim - 1]), a.reshape(*pixel_shape, *a.shape[1:]))
+            name: ((*pixel_dims, *core[: a.ndim - 1]), a.reshape((*pixel_shape, *a.shape[1:])))
             for name, a in made.items()
         }
         coords = pixel_coordinates(moved, request.band_dim, made)
@@ -312,6 +312,8 @@ class GLLiMInverter:
         model = self._fitted()
         if not isinstance(test, xr.Dataset):
             raise TypeError(f"test must be an xarray Dataset of spectra and parameters, not {type(test).__name__}")
+        if not model.names:
+            raise ValueError("an unsupervised model has no parameters to compare with a truth")
         absent = [name for name in model.names if name not in test.variables]
         if absent:
             raise ValueError(f"true parameters {listed(absent)} not in the test set; it has {listed(test.variables)}")

@@ -59,7 +59,7 @@ def spoiled_cube() -> xr.DataArray:
     return cube
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     dims=st.sampled_from([(), ("x",), ("y", "x"), ("time", "y", "x")]).flatmap(
         lambda pixels: st.permutations([*pixels, "band"])

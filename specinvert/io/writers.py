@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
+from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import rasterio
 import rioxarray  # noqa: F401  (registers .rio)
 import xarray as xr
 from affine import Affine
 from rasterio.errors import NotGeoreferencedWarning
+from rasterio.windows import Window
 from rioxarray.exceptions import MissingSpatialDimensionError
 
-from .atomic import atomic_path
+from .atomic import atomic_path, check_target
+from .blocks import ProgressCallback, block_layout, compute_blocks, side_folder
 
 _NETCDF = frozenset({".nc", ".nc4"})
 _GEOTIFF = frozenset({".tif", ".tiff"})
@@ -25,11 +31,18 @@ _PIXEL_TOLERANCE = 0.1
 _PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
 
 
-def save_maps(maps: xr.Dataset, path: str | os.PathLike[str]) -> None:
+def save_maps(
+    maps: xr.Dataset,
+    path: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    progress: ProgressCallback | None = None,
+) -> None:
     """Write maps to a netCDF (.nc, .nc4) or GeoTIFF (.tif, .tiff) file.
 
-    Lazy maps are computed in one go, into memory, so that each block is computed once for all variables.
-    The file appears under its name only when complete.
+    Lazy maps are computed block by block, each block once for all variables, into a hidden folder beside the file
+    (:mod:`specinvert.io.blocks`), and the file is assembled from it, in memory bounded by a few blocks. The file
+    appears under its name only when complete; the folder stays behind when a run is stopped, for ``resume``.
 
     netCDF holds every variable: floats compressed with NaN as fill value, integers without a fill value,
     coordinates and CRS. GeoTIFF holds the maps as bands named after the variables, NaN for no data, in the
@@ -39,10 +52,13 @@ def save_maps(maps: xr.Dataset, path: str | os.PathLike[str]) -> None:
     ----------
     maps : Dataset; for GeoTIFF, every variable two-dimensional and numeric.
     path : the file to write; an existing one is replaced.
+    resume : go on with the blocks that a stopped run of the same maps left behind.
+    progress : called after each block with a :class:`specinvert.io.blocks.BlockProgress`.
 
     Raises
     ------
-    ValueError : another suffix, no variables, or, for GeoTIFF, a variable that is no 2-D map or no number.
+    ValueError : another suffix, no variables, for GeoTIFF a variable that is no 2-D map or no number, or blocks of
+        other maps to resume from.
     TypeError : `maps` is not a Dataset.
     FileNotFoundError, PermissionError : the directory is missing or cannot be written to.
     """
@@ -54,15 +70,25 @@ def save_maps(maps: xr.Dataset, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{os.fspath(path)}: cannot write {suffix or 'a name without suffix'}; use one of {accepted}")
     if not maps.data_vars:
         raise ValueError(f"{os.fspath(path)}: the Dataset has no variables to write")
-    if suffix in _NETCDF:
-        _save_netcdf(maps, Path(path))
-    else:
-        _save_geotiff(maps, Path(path))
+    if suffix in _GEOTIFF:
+        _two_dimensional(maps, Path(path))
+    final = check_target(path)
+    folder = side_folder(final)
+    blockwise = block_layout(maps) is not None
+    if blockwise:
+        maps = compute_blocks(maps, folder, resume, progress)
+    with dask.config.set(scheduler="synchronous"):
+        if suffix in _NETCDF:
+            _save_netcdf(maps, final)
+        else:
+            _save_geotiff(maps, final)
+    if blockwise:
+        shutil.rmtree(folder)
 
 
 def _save_netcdf(maps: xr.Dataset, path: Path) -> None:
     with atomic_path(path) as temporary:
-        computed = _refresh_transform(maps.compute())
+        computed = _refresh_transform(maps)
         encoded = computed.copy()
         encoded.encoding = {}
         for name in encoded.variables:
@@ -79,6 +105,8 @@ def _netcdf_encoding(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]
     encoding: dict[str, Any] = {}
     if array.ndim and array.dtype.kind in "fiub":
         encoding |= {"zlib": True, "complevel": 1}
+    if array.chunks is not None:
+        encoding["chunksizes"] = tuple(max(sizes) for sizes in array.chunks)
     if array.dtype.kind == "f" and not is_coordinate:
         encoding["_FillValue"] = array.dtype.type(np.nan)
     elif array.dtype.kind in "fiubmM":
@@ -157,7 +185,7 @@ def _save_geotiff(maps: xr.Dataset, path: Path) -> None:
         temporary = stack.enter_context(atomic_path(path))
         flag_path = path.with_name(f"{path.stem}_flag{path.suffix}")
         flag_temporary = stack.enter_context(atomic_path(flag_path)) if _FLAG in maps else None
-        computed = maps.compute().transpose(*dims, ...)
+        computed = maps.transpose(*dims, ...)
         dtype = np.result_type(np.float32, *(computed[name].dtype for name in names))
         profile = {
             "driver": "GTiff",
@@ -200,7 +228,17 @@ def _write_bands(path: Path, bands: list[xr.DataArray], profile: dict[str, Any])
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         with rasterio.open(path, "w", count=len(bands), **profile) as file:
             for index, band in enumerate(bands, start=1):
-                file.write(band.values.astype(profile["dtype"], copy=False), index)
+                for window, values in _windows(band):
+                    file.write(values.astype(profile["dtype"], copy=False), index, window=window)
                 file.set_band_description(index, str(band.name))
                 if "units" in band.attrs:
                     file.set_band_unit(index, str(band.attrs["units"]))
+
+
+def _windows(band: xr.DataArray) -> Iterator[tuple[Window, np.ndarray]]:
+    """A 2-D map block by block, each with its place."""
+    chunks = band.chunks or tuple((size,) for size in band.shape)
+    ends = [np.cumsum([0, *sizes]) for sizes in chunks]
+    for top, bottom in pairwise(ends[0]):
+        for left, right in pairwise(ends[1]):
+            yield Window(left, top, right - left, bottom - top), band[top:bottom, left:right].values
