@@ -301,7 +301,8 @@ def main() -> None:
     figure = plot_maps(shown, parameters=list(PARAMETERS))
     picture = options.output / "enmap_vegetation.png"
     save_stacked([overview(cube, training, figure.get_size_inches()[0]), figure], picture)
-    print(f"wrote {options.output / 'maps.nc'} and {picture}; {time.perf_counter() - start:.0f} s in all")
+    print(f"wrote {options.output / 'maps.nc'} and {picture}")
+    print(f"{time.perf_counter() - start:.0f} s in all, {time.process_time():.0f} s of processor time")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ class _Accessor:
     def __init__(self, data: Any) -> None:
         self._data = data
 
-    def invert(self, inverter: GLLiMInverter | str | PathLike[str], *args: Any, **options: Any) -> xr.Dataset:
+    def invert(self, inverter: GLLiMInverter | str | PathLike[str], **options: Any) -> xr.Dataset:
         """Parameter maps of these spectra: :meth:`specinvert.GLLiMInverter.invert`.
 
         ``inverter`` is a fitted inverter, or the path of a model file.
         """
-        return _inverter(inverter).invert(self._data, *args, **options)
+        return _inverter(inverter).invert(self._data, **options)
 
     def posterior(self, inverter: GLLiMInverter | str | PathLike[str], **options: Any) -> xr.Dataset:
         """The posterior mixture of these spectra: :meth:`specinvert.GLLiMInverter.posterior`."""
@@ -36,33 +37,16 @@ class GLLiMDataArrayAccessor(_Accessor):
 class GLLiMDatasetAccessor(_Accessor):
     """``training.gllim.fit(...)`` and ``cube.gllim.invert(inverter)`` on a Dataset."""
 
-    def fit(
-        self,
-        spectra: str | None = None,
-        parameters: Any = None,
-        band_dim: str | None = None,
-        weights: Any = None,
-        *,
-        responsibilities: Any = None,
-        missing: str = "raise",
-        rechunk: str | None = None,
-        progress: Any = None,
-        **settings: Any,
-    ) -> GLLiMInverter:
-        """Train a :class:`specinvert.GLLiMInverter` with ``settings`` on this Dataset, and return it."""
+    def fit(self, *args: Any, **options: Any) -> GLLiMInverter:
+        """Train a :class:`specinvert.GLLiMInverter` on this Dataset, and return it.
+
+        Takes the arguments of its ``fit`` and, by keyword, the settings of the inverter.
+        """
         from .inverter import GLLiMInverter
 
-        return GLLiMInverter(**settings).fit(
-            self._data,
-            spectra,
-            parameters,
-            band_dim,
-            weights,
-            responsibilities=responsibilities,
-            missing=missing,
-            rechunk=rechunk,
-            progress=progress,
-        )
+        names = signature(GLLiMInverter).parameters
+        settings = {name: options.pop(name) for name in list(options) if name in names}
+        return GLLiMInverter(**settings).fit(self._data, *args, **options)
 
     def evaluate(self, inverter: GLLiMInverter | str | PathLike[str], **options: Any) -> xr.Dataset:
         """Compare estimates with the parameters in this Dataset: :meth:`specinvert.GLLiMInverter.evaluate`."""

@@ -123,6 +123,7 @@ def demo(output: Path) -> None:
 @click.option("--reg-covar", type=float, default=1e-10, show_default=True, help="Least share of variance kept.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--drop-missing", is_flag=True, help="Leave out samples with NaN.")
+@click.option("--checkpoint", type=FILE, help="File that keeps the state of EM, to go on from after a stop.")
 @SCHEDULER
 def train(
     training: Path,
@@ -135,6 +136,7 @@ def train(
     latent: int | str,
     seed: int,
     drop_missing: bool,
+    checkpoint: Path | None,
     scheduler: str | None,
     **settings: Any,
 ) -> None:
@@ -160,6 +162,7 @@ def train(
             weights,
             missing="drop" if drop_missing else "raise",
             rechunk="auto",
+            checkpoint=checkpoint,
             progress=progress,
         )
     inverter.to_netcdf(output)
@@ -205,7 +208,7 @@ def invert(
     check_target(output)
     inverter = load_inverter(model)
     spectra = open_cube(cube, variable=variable)
-    maps = inverter.invert(spectra, outputs, band_dim=band_dim, tolerance=tolerance, rechunk="auto")
+    maps = inverter.invert(spectra, outputs=outputs, band_dim=band_dim, tolerance=tolerance, rechunk="auto")
     with _cluster(scheduler), _block_progress() as progress:
         save_maps(maps, output, resume=resume, progress=progress)
     click.echo(f"wrote {output}")

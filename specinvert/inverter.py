@@ -23,6 +23,7 @@ from .diagnostics.metrics import evaluation
 from .gllim.parameters import Constraints, GLLiMParameters
 from .gllim.posterior import inverse_regression, posterior_blocks
 from .gllim.training import FitProgress, Settings, train
+from .io.checkpoint import CheckpointFile
 from .io.model import Model, load_model, save_model
 
 _SETTINGS = (
@@ -115,6 +116,8 @@ class GLLiMInverter:
         responsibilities: Any = None,
         missing: str = "raise",
         rechunk: str | None = None,
+        persist: bool | str = "auto",
+        checkpoint: str | Path | None = None,
         progress: FitProgress | None = None,
     ) -> GLLiMInverter:
         """Train on a Dataset of simulated spectra and the parameters they were made with.
@@ -130,6 +133,10 @@ class GLLiMInverter:
         responsibilities : (n, K) array to start from instead of ``init``.
         missing : ``"raise"`` on samples with NaN, or ``"drop"`` them.
         rechunk : ``"auto"`` to merge bands that are split into several chunks.
+        persist : whether dask keeps the spectra in memory between iterations, or reads them again for each;
+            ``"auto"`` keeps up to 1 GB.
+        checkpoint : a file in which the state of EM is kept every few iterations; where it exists, a stopped training
+            goes on from it to the same result as one never stopped. Removed when training is done.
         progress : called after each EM iteration with a label, the iteration and the log-likelihood.
 
         Returns
@@ -141,7 +148,9 @@ class GLLiMInverter:
         ValueError : what is wrong with the data or the settings, before any work.
         """
         settings = self._settings()
-        data = read_training(training, spectra, parameters, band_dim, weights, responsibilities, missing, rechunk)
+        data = read_training(
+            training, spectra, parameters, band_dim, weights, responsibilities, missing, rechunk, persist
+        )
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
         declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
@@ -152,6 +161,7 @@ class GLLiMInverter:
                 return f"{wavelength[i]:g} nm"
             return f"band {labels[i] if labels is not None else i}"
 
+        keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         result = train(
             data.source,
             settings,
@@ -159,6 +169,7 @@ class GLLiMInverter:
             band_name,
             lambda i: repr(data.parameters[i]),
             progress,
+            keeper,
         )
         self.model_ = Model(
             theta=result.fit.parameters,
@@ -177,14 +188,15 @@ class GLLiMInverter:
             bics=result.bics,
             settings=self._stored_settings(),
         )
-        self._n_dropped = data.n_dropped
+        if keeper is not None:
+            keeper.remove()
         return self
 
     def invert(
         self,
         cube: xr.DataArray | xr.Dataset,
-        outputs: Sequence[str] = DEFAULT_OUTPUTS,
         *,
+        outputs: Sequence[str] = DEFAULT_OUTPUTS,
         band_dim: str | None = None,
         tolerance: float = 1.0,
         rechunk: str | None = None,

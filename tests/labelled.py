@@ -132,7 +132,7 @@ def assert_same_fit(actual: GLLiMInverter, expected: GLLiMInverter, rtol: float 
     assert actual.n_latent_ == expected.n_latent_
     spectra = make_training(20, seed=9)["reflectance"]
     outputs = ("mean", "cov", "log_evidence") if expected.model_.names else ("log_evidence",)
-    assert_close(actual.invert(spectra, outputs), expected.invert(spectra, outputs), rtol)
+    assert_close(actual.invert(spectra, outputs=outputs), expected.invert(spectra, outputs=outputs), rtol)
 
 
 @contextmanager

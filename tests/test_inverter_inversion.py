@@ -67,22 +67,22 @@ def spoiled_cube() -> xr.DataArray:
 )
 def test_spectra_of_any_dimensions_in_any_order_give_the_same_maps(dims: list[str]) -> None:
     pixel_dims = tuple(d for d in dims if d != "band")
-    maps = fitted(1).invert(make_cube(tuple(dims)), EVERY)
+    maps = fitted(1).invert(make_cube(tuple(dims)), outputs=EVERY)
     assert maps["water"].dims == pixel_dims
     assert maps["covariance"].dims == (*pixel_dims, "parameter", "parameter_2")
     assert maps["latent"].dims == (*pixel_dims, "latent")
-    straight = fitted(1).invert(make_cube((*pixel_dims, "band")), EVERY)
+    straight = fitted(1).invert(make_cube((*pixel_dims, "band")), outputs=EVERY)
     assert_close(maps, straight)
     sizes = tuple(d for d in SIZES if d in pixel_dims)
-    turned = fitted(1).invert(make_cube(tuple(dims)).transpose(*sizes, "band"), EVERY)
+    turned = fitted(1).invert(make_cube(tuple(dims)).transpose(*sizes, "band"), outputs=EVERY)
     assert_close(maps.transpose(*sizes, ...), turned.transpose(*sizes, ...))
 
 
 def test_a_pixel_of_a_cube_alone_gives_the_values_of_the_map() -> None:
     cube = make_cube(("time", "y", "x", "band"))
-    maps = fitted(1).invert(cube, EVERY)
+    maps = fitted(1).invert(cube, outputs=EVERY)
     place = {"time": 1, "y": 2, "x": 3}
-    alone = fitted(1).invert(cube.isel(place), EVERY)
+    alone = fitted(1).invert(cube.isel(place), outputs=EVERY)
     assert_close(alone.drop_vars("latent"), maps.drop_vars("latent").isel(place))
     np.testing.assert_array_equal(alone["latent"], maps["latent"].isel(place))
     assert float(alone["x"]) == 366120.0
@@ -117,7 +117,7 @@ def test_a_dataset_is_searched_for_the_variable_of_training_else_the_only_one_wi
 def test_every_output_is_the_reference_s_posterior(sigma: str, n_latent: int) -> None:
     cube = spoiled_cube()
     outputs = tuple(o for o in EVERY if n_latent or o != "latent")
-    maps = fitted(n_latent, sigma).invert(cube, outputs)
+    maps = fitted(n_latent, sigma).invert(cube, outputs=outputs)
     assert ("latent" in maps) == bool(n_latent)
     rows = cube.values.reshape(-1, 8).copy()
     rows[~np.isfinite(rows)] = np.nan
@@ -131,12 +131,12 @@ def test_pixels_with_missing_bands_leave_their_neighbours_untouched() -> None:
     spoiled, whole = spoiled_cube(), make_cube()
     untouched = np.isfinite(spoiled).all("band")
     assert int(untouched.sum()) == 24
-    found, expected = fitted(1).invert(spoiled, EVERY), fitted(1).invert(whole, EVERY)
+    found, expected = fitted(1).invert(spoiled, outputs=EVERY), fitted(1).invert(whole, outputs=EVERY)
     assert_close(found.where(untouched), expected.where(untouched))
 
 
 def test_a_pixel_without_a_valid_band_is_nan_and_flagged() -> None:
-    maps = fitted(1).invert(spoiled_cube(), EVERY).isel(y=2, x=2)
+    maps = fitted(1).invert(spoiled_cube(), outputs=EVERY).isel(y=2, x=2)
     assert int(maps["quality_flag"]) == NODATA
     for name in set(maps.data_vars) - {"quality_flag"}:
         assert bool(maps[name].isnull().all()), name
@@ -174,7 +174,7 @@ def test_integer_cubes_are_inverted_in_float64(dtype: str) -> None:
 @pytest.mark.parametrize("chunks", [None, {"y": 2, "x": 4}])
 def test_maps_have_the_float_type_of_the_cube(dtype: str, chunks: Any) -> None:
     cube = make_cube(dtype=dtype)
-    maps = fitted(1).invert(cube if chunks is None else cube.chunk(chunks), EVERY)
+    maps = fitted(1).invert(cube if chunks is None else cube.chunk(chunks), outputs=EVERY)
     wanted = np.dtype(np.float32 if "4" in dtype else np.float64)
     declared = {name: array.dtype for name, array in maps.data_vars.items()}
     computed = {name: array.dtype for name, array in maps.compute().data_vars.items()}
@@ -183,14 +183,14 @@ def test_maps_have_the_float_type_of_the_cube(dtype: str, chunks: Any) -> None:
     assert declared.pop("quality_flag") == np.uint8
     assert set(declared.values()) == {wanted}
     if wanted == np.float32:
-        double = fitted(1).invert(cube.astype(np.float64), EVERY)
+        double = fitted(1).invert(cube.astype(np.float64), outputs=EVERY)
         np.testing.assert_array_equal(maps["water"], double["water"].astype(np.float32))
         np.testing.assert_array_equal(maps["log_evidence"], double["log_evidence"])
 
 
 def test_attributes_are_set_anew_on_every_output() -> None:
     cube = make_cube().assign_attrs(_FillValue=-9999.0, ancillary_variables="noise", valid_range=[0.0, 1.0])
-    maps = fitted(1).invert(cube, EVERY)
+    maps = fitted(1).invert(cube, outputs=EVERY)
     assert maps["water"].attrs == {**TRUTH_ATTRS["water"], "ancillary_variables": "water_std quality_flag"}
     assert maps["water_std"].attrs == {"long_name": "standard deviation of leaf water", "units": "g m-2"}
     assert maps["dust"].attrs["long_name"] == "dust"
@@ -276,7 +276,7 @@ def test_bands_are_matched_by_wavelength_in_any_unit_and_order_from_a_superset(
     coordinate = (dim, nanometres * scale, {"units": unit})
     offered = xr.DataArray(values, dims=("y", "x", dim), coords={"wavelength": coordinate}, attrs={"units": "1"})
     bare = cube.drop_vars(["y", "x", "spatial_ref"])
-    assert_close(fitted(1).invert(offered, EVERY), fitted(1).invert(bare, EVERY))
+    assert_close(fitted(1).invert(offered, outputs=EVERY), fitted(1).invert(bare, outputs=EVERY))
 
 
 def test_a_band_further_off_than_the_tolerance_is_an_error_that_names_it() -> None:
@@ -304,9 +304,9 @@ def test_without_wavelengths_bands_are_matched_by_label_else_by_place() -> None:
 def test_outputs_may_be_one_name_and_come_in_a_fixed_order() -> None:
     cube = make_cube()
     assert list(fitted().invert(cube).data_vars) == ["water", "dust", "water_std", "dust_std", "quality_flag"]
-    assert list(fitted().invert(cube, "std").data_vars) == ["water_std", "dust_std"]
-    assert list(fitted().invert(cube, ("flag", "mean")).data_vars) == ["water", "dust", "quality_flag"]
-    every = fitted(1).invert(cube, EVERY)
+    assert list(fitted().invert(cube, outputs="std").data_vars) == ["water_std", "dust_std"]
+    assert list(fitted().invert(cube, outputs=("flag", "mean")).data_vars) == ["water", "dust", "quality_flag"]
+    every = fitted(1).invert(cube, outputs=EVERY)
     assert set(every.data_vars) == {
         *PARAMETERS,
         "water_std",
@@ -317,13 +317,13 @@ def test_outputs_may_be_one_name_and_come_in_a_fixed_order() -> None:
         "quality_flag",
     }
     for output in EVERY:
-        alone = fitted(1).invert(cube, (output,))
+        alone = fitted(1).invert(cube, outputs=(output,))
         assert_close(alone, every[list(alone.data_vars)])
 
 
 def test_latents_of_an_unsupervised_model_are_the_reference_s() -> None:
     cube = make_cube()
-    maps = unsupervised().invert(cube, ("latent", "log_evidence"))
+    maps = unsupervised().invert(cube, outputs=("latent", "log_evidence"))
     rows = dense_posterior(unsupervised(), cube.values.reshape(-1, 8))
     np.testing.assert_allclose(maps["latent"].values.reshape(-1, 2), rows["mean"], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(maps["log_evidence"].values.ravel(), rows["log_evidence"], rtol=1e-9)
@@ -336,4 +336,4 @@ def test_a_coordinate_named_as_an_output_gives_way_but_a_dimension_must_be_renam
     with refuses(ValueError, "'water'", ".rename({'water': 'water_axis'})"):
         fitted().invert(cube.rename(y="water"))
     with refuses(ValueError, "'latent'", ".rename("):
-        fitted(1).invert(cube.rename(x="latent"), ("latent",))
+        fitted(1).invert(cube.rename(x="latent"), outputs=("latent",))

@@ -3,7 +3,6 @@
 import copy
 import pickle
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
@@ -42,7 +41,7 @@ def refusing_scheduler(*arguments: Any, **options: Any) -> None:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """Shapes of the blocks that the kernel was called on."""
     shapes: list[tuple[int, ...]] = []
     kernel = BlockInverter.__call__
@@ -52,7 +51,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
         return kernel(self, block)
 
     monkeypatch.setattr(BlockInverter, "__call__", counted)
-    yield shapes
+    return shapes
 
 
 @st.composite
@@ -78,26 +77,26 @@ def test_lazy_maps_in_any_chunks_and_order_are_those_of_numpy(
     cube = cube.where(np.random.default_rng(seed).uniform(size=cube.shape) >= holes)
     outputs = tuple(o for o in EVERY if n_latent or o != "latent")
     inverter = fitted(n_latent, sigma, noise)
-    lazy = inverter.invert(cube.chunk(chunks), outputs)
+    lazy = inverter.invert(cube.chunk(chunks), outputs=outputs)
     with dask.config.set(scheduler="synchronous"):
-        assert_close(lazy.compute(), inverter.invert(cube, outputs), 1e-12)
+        assert_close(lazy.compute(), inverter.invert(cube, outputs=outputs), 1e-12)
 
 
-@pytest.mark.parametrize("chunks", [{"y": 1, "x": 1}, {"y": 50}, {"y": 17, "x": 3}])
+@pytest.mark.parametrize("chunks", [{"y": 1, "x": 5}, {"y": 50}, {"y": 17, "x": 3}])
 def test_lazy_maps_of_many_pixels_are_those_of_numpy(chunks: dict[str, int]) -> None:
     small = make_cube(noise=5e-4).drop_vars(["y", "x", "spatial_ref"])
     cube = xr.concat([small + 1e-3 * i for i in range(20)], dim="y").pad(x=(0, 6), mode="reflect")
     cube = cube.where(np.random.default_rng(0).uniform(size=cube.shape) > 0.01)
     assert cube.sizes["y"] * cube.sizes["x"] == 1200
     inverter = fitted(1, noise=5e-4)
-    lazy = inverter.invert(cube.chunk(chunks), EVERY)
-    assert_close(lazy.compute(), inverter.invert(cube, EVERY), 1e-12)
+    lazy = inverter.invert(cube.chunk(chunks), outputs=EVERY)
+    assert_close(lazy.compute(), inverter.invert(cube, outputs=EVERY), 1e-12)
 
 
 def test_float32_cubes_stay_float32_in_blocks() -> None:
     cube = make_cube(("band", "y", "x"), np.float32)
-    lazy = fitted(1).invert(cube.chunk(y=2), EVERY)
-    assert_close(lazy.compute(), fitted(1).invert(cube, EVERY), 1e-12)
+    lazy = fitted(1).invert(cube.chunk(y=2), outputs=EVERY)
+    assert_close(lazy.compute(), fitted(1).invert(cube, outputs=EVERY), 1e-12)
 
 
 @pytest.mark.parametrize("outputs", [EVERY, ("mean",), ("log_evidence",), ("flag",), ("latent",)])
@@ -110,8 +109,9 @@ def test_building_the_graph_computes_nothing(outputs: tuple[str, ...], calls: li
 
     cube = make_cube().chunk(y=2, x=3)
     cube = cube.copy(data=cube.data.map_blocks(read, dtype=cube.dtype, meta=np.empty((0, 0, 0))))
+    cube["wavelength"].load()  # bands are matched at once
     with dask.config.set(scheduler=refusing_scheduler):
-        maps = fitted(1).invert(cube, outputs)
+        maps = fitted(1).invert(cube, outputs=outputs)
     assert not calls
     assert not reads
     for name, array in maps.data_vars.items():
@@ -122,13 +122,13 @@ def test_building_the_graph_computes_nothing(outputs: tuple[str, ...], calls: li
 
 
 def test_a_dataset_computed_whole_inverts_each_block_once(calls: list) -> None:
-    maps = fitted(1).invert(make_cube(("band", "y", "x")).chunk(y=2, x=3), EVERY)
+    maps = fitted(1).invert(make_cube(("band", "y", "x")).chunk(y=2, x=3), outputs=EVERY)
     maps.compute()
     assert sorted(calls) == sorted([(h, w, 8) for h in (2, 2, 1) for w in (3, 3)])
 
 
 def test_a_subset_inverts_only_its_blocks(calls: list) -> None:
-    maps = fitted(1).invert(make_cube().chunk(y=2, x=3), EVERY)
+    maps = fitted(1).invert(make_cube().chunk(y=2, x=3), outputs=EVERY)
     maps.isel(y=0, x=5).compute()
     assert calls == [(2, 3, 8)]
 
@@ -187,9 +187,9 @@ def test_the_model_travels_once_and_a_block_adds_little_to_the_graph() -> None:
 def test_an_inverter_survives_pickling_and_copying(make: Any) -> None:
     inverter, cube = make(), make_cube().chunk(y=2)
     outputs = EVERY if inverter.model_.names else ("latent", "log_evidence", "flag")
-    expected = inverter.invert(cube, outputs)
+    expected = inverter.invert(cube, outputs=outputs)
     for twin in (pickle.loads(pickle.dumps(inverter)), copy.deepcopy(inverter), copy.copy(inverter)):
-        assert_close(twin.invert(cube, outputs).compute(), expected.compute(), 0.0)
+        assert_close(twin.invert(cube, outputs=outputs).compute(), expected.compute(), 0.0)
         assert repr(twin) == repr(inverter)
         assert twin.model_id == inverter.model_id
 
@@ -239,7 +239,7 @@ def test_two_calls_alike_give_the_same_names_and_other_calls_others() -> None:
 
 
 def test_threads_and_processes_give_the_same_bits() -> None:
-    maps = fitted(1).invert(make_cube().chunk(y=2, x=3), EVERY)
+    maps = fitted(1).invert(make_cube().chunk(y=2, x=3), outputs=EVERY)
     expected = maps.compute(scheduler="synchronous")
     assert_close(maps.compute(scheduler="threads", num_workers=4), expected, 0.0)
     with dask.config.set(scheduler="processes", num_workers=2):
@@ -251,18 +251,18 @@ def test_blocks_leave_the_threads_of_blas_as_they_were() -> None:
         return {(p["filepath"], p["num_threads"]) for p in threadpool_info()}
 
     before = pools()
-    maps = fitted(1).invert(make_cube().chunk(y=1, x=1), EVERY)
+    maps = fitted(1).invert(make_cube().chunk(y=1, x=1), outputs=EVERY)
     maps.compute(scheduler="threads", num_workers=4)
-    fitted(1).invert(make_cube(), EVERY)
+    fitted(1).invert(make_cube(), outputs=EVERY)
     assert pools() == before
 
 
 def test_many_threads_may_share_an_inverter() -> None:
     cube, found = make_cube(), {}
-    expected = fitted(1).invert(cube, EVERY)
+    expected = fitted(1).invert(cube, outputs=EVERY)
 
     def work(i: int) -> None:
-        found[i] = fitted(1).invert(cube, EVERY)
+        found[i] = fitted(1).invert(cube, outputs=EVERY)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
     for thread in threads:
@@ -277,6 +277,7 @@ def test_many_threads_may_share_an_inverter() -> None:
 def test_lazy_coordinates_may_have_chunks_of_their_own() -> None:
     lon = (("y", "x"), da.ones((5, 6), chunks=(4, 5)))
     cube = make_cube().chunk(y=2).assign_coords(lon=lon)
+    cube["wavelength"].load()
     with dask.config.set(scheduler=refusing_scheduler):
         maps = fitted().invert(cube)
     assert maps["lon"].chunks == ((4, 1), (5, 1))

@@ -157,7 +157,7 @@ def test_without_parameters_the_latents_are_fitted_alone() -> None:
     assert inverter.parameters_.n_parameters == 0
     estimator = GLLiM(n_latent=2, **QUICK).fit(training["reflectance"].values)
     np.testing.assert_array_equal(inverter.log_likelihoods_, estimator.log_likelihoods_)
-    maps = inverter.invert(make_cube(), ("latent", "flag"))
+    maps = inverter.invert(make_cube(), outputs=("latent", "flag"))
     assert maps["latent"].dims == ("y", "x", "latent")
     assert set(maps.data_vars) == {"latent", "quality_flag"}
 

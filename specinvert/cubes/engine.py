@@ -43,7 +43,8 @@ class BlockInverter:
         theta = self.theta
         arrays = (theta.pi, theta.c, theta.Gamma, theta.A, theta.b, theta.Sigma, self.bands)
         rest = (repr(theta.constraints), theta.n_latent, repr(self.outputs), str(self.dtype), self.fill)
-        return normalize_token((type(self).__name__, arrays, rest))
+        plain = [np.ascontiguousarray(array) for array in arrays]  # tokens of arrays depend on their memory order
+        return normalize_token((type(self).__name__, plain, rest))
 
     def __call__(self, block: np.ndarray) -> tuple[np.ndarray, ...]:
         """Outputs of a block, each (..., *core)."""

@@ -6,58 +6,28 @@ broadcast to them. dask-backed spectra stay on disk or on their workers, one chu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import logging
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from operator import add
 from typing import Any
 
-import dask
 import numpy as np
 import xarray as xr
 
-from ..gllim.chunks import ArrayChunks, Chunk, ChunkSource, Sum, evenly_spaced, join, sum_blocks
+from ..gllim.chunks import ArrayChunks, Chunk, ChunkSource
 from ..gllim.estimator import check_responsibilities, check_weights
-from ..gllim.scaling import Scaling
 from .bands import Bands, describe_bands, find_band_dim
+from .chunks import PERSIST_BYTES, DaskChunks, delayed_chunks
 from .labels import find_spectra, is_lazy, listed, require_numbers, require_one_band_chunk
 
-
-class DaskChunks:
-    """Training data whose chunks dask loads: a sum is a map over chunks and a reduction in a fixed order."""
-
-    def __init__(self, chunks: list[Any]) -> None:
-        self.chunks = chunks
-
-    def sum(self, function: Callable[[Chunk], Sum], scaling: Scaling | None = None, row_numbers: int = 1) -> Sum:
-        """Sum over the chunks, pairwise so that few terms are alive at a time."""
-        terms = [
-            dask.delayed(sum_blocks)(dask.delayed(function), chunk, dask.delayed(scaling), row_numbers)
-            for chunk in self.chunks
-        ]
-        while len(terms) > 1:
-            pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
-            terms = [dask.delayed(add)(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-        (total,) = dask.compute(terms[0])
-        return total  # type: ignore[no-any-return]
-
-    def sample(self, n_rows: int) -> Chunk:
-        """At most ``n_rows`` evenly spaced rows, chunk by chunk."""
-        lengths = dask.compute([dask.delayed(len)(chunk) for chunk in self.chunks])[0]
-        ends = np.cumsum([0, *lengths])
-        wanted = evenly_spaced(int(ends[-1]), n_rows)
-        parts = [
-            dask.delayed(Chunk.rows)(chunk, wanted[(wanted >= start) & (wanted < stop)] - start)
-            for chunk, start, stop in zip(self.chunks, ends[:-1], ends[1:], strict=True)
-        ]
-        return join(dask.compute(parts)[0])
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TrainingSet:
     """What training needs of a labelled Dataset.
 
-    ``attrs`` are those of the parameters; ``n_responsibilities`` is K where responsibilities came along; ``n_dropped``
-    counts the samples left out for a NaN.
+    ``attrs`` are those of the parameters; ``n_responsibilities`` is K where responsibilities came along.
     """
 
     source: ChunkSource
@@ -67,7 +37,6 @@ class TrainingSet:
     parameters: list[str]
     attrs: dict[str, dict[str, str]]
     n_responsibilities: int | None
-    n_dropped: int
 
 
 def read_training(
@@ -79,6 +48,7 @@ def read_training(
     responsibilities: Any = None,
     missing: str = "raise",
     rechunk: str | None = None,
+    persist: bool | str = "auto",
 ) -> TrainingSet:
     """Find spectra and parameters in a Dataset, check them, and line them up by sample.
 
@@ -91,6 +61,8 @@ def read_training(
         raise TypeError(f"training must be an xarray Dataset of spectra and parameters, not {type(training).__name__}")
     if missing not in ("raise", "drop"):
         raise ValueError(f"missing={missing!r} must be 'raise' or 'drop'")
+    if persist not in (True, False, "auto"):
+        raise ValueError(f"persist={persist!r} must be True, False or 'auto'")
     array = require_numbers(find_spectra(training, spectra, band_dim), "spectra")
     dim = find_band_dim(array, band_dim)
     array = require_one_band_chunk(array, dim, rechunk)
@@ -116,17 +88,20 @@ def read_training(
     given = check_responsibilities(responsibilities, n_rows)
 
     samples = array.transpose(*sample_dims, dim)
+    source: ArrayChunks | DaskChunks
     if is_lazy(array):
-        chunks = _delayed_chunks(samples, values, frequencies, given)
-        source: ChunkSource = DaskChunks(chunks)
+        rows = samples.data.reshape((-1, samples.shape[-1]))
+        source = delayed_chunks(rows, values, frequencies, given)
+        if persist is True or (persist == "auto" and array.nbytes <= PERSIST_BYTES):
+            source = source.persist()
     else:
-        chunks = [Chunk(samples.values.reshape(n_rows, -1), values, frequencies, given)]
-        source = ArrayChunks(chunks)
+        source = ArrayChunks(Chunk(samples.values.reshape(n_rows, -1), values, frequencies, given))
     count = source.sum(_Missing.of)
     if count.rows and missing == "raise":
         raise ValueError(f"{count.describe(names)}; drop them first or pass missing='drop'")
     if count.rows:
-        source = _complete(chunks)
+        logger.warning("%s; they are left out", count.describe(names))
+        source = source.apply(_finite_rows)
     units = array.attrs.get("units")
     return TrainingSet(
         source=source,
@@ -136,7 +111,6 @@ def read_training(
         parameters=names,
         attrs={name: _text_attrs(training[name].attrs) for name in names},
         n_responsibilities=None if given is None else given.shape[1],
-        n_dropped=count.rows,
     )
 
 
@@ -179,18 +153,6 @@ def _flat(array: xr.DataArray, sizes: dict[Hashable, int], name: str) -> np.ndar
     return np.asarray(full.transpose(*sizes).values, dtype=np.float64).ravel()
 
 
-def _delayed_chunks(
-    samples: xr.DataArray, values: np.ndarray, weights: np.ndarray, given: np.ndarray | None
-) -> list[Any]:
-    rows = samples.data.reshape((-1, samples.shape[-1]))
-    ends = np.cumsum([0, *rows.chunks[0]])
-    pieces = rows.to_delayed()[:, 0]
-    return [
-        dask.delayed(Chunk)(piece, values[a:b], weights[a:b], None if given is None else given[a:b])
-        for piece, a, b in zip(pieces, ends[:-1], ends[1:], strict=True)
-    ]
-
-
 @dataclass(frozen=True)
 class _Missing:
     """Samples with a value that is not finite, and what it was in: spectra (count) and parameters (L_t,)."""
@@ -218,12 +180,6 @@ class _Missing:
 def _finite_rows(chunk: Chunk) -> Chunk:
     finite = np.isfinite(chunk.spectra).all(axis=1) & np.isfinite(chunk.parameters).all(axis=1)
     return chunk.rows(finite)
-
-
-def _complete(chunks: list[Any]) -> ChunkSource:
-    if isinstance(chunks[0], Chunk):
-        return ArrayChunks([_finite_rows(chunk) for chunk in chunks])
-    return DaskChunks([dask.delayed(_finite_rows)(chunk) for chunk in chunks])
 
 
 def _text_attrs(attrs: dict[Any, Any]) -> dict[str, str]:

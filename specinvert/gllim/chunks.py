@@ -19,6 +19,7 @@ import numpy as np
 
 from .covariance import Array
 from .scaling import Moments, Scaling
+from .threads import one_blas_thread
 
 BLOCK_NUMBERS = 2**19
 """Float64 numbers that a block's largest temporary may hold: 4 MB, near a core's cache."""
@@ -84,8 +85,9 @@ def blocks(chunk: Chunk, row_numbers: int) -> Iterator[Chunk]:
 
 
 def sum_blocks(function: Callable[[Chunk], Sum], chunk: Chunk, scaling: Scaling | None, row_numbers: int) -> Sum:
-    """Sum of ``function`` over the row blocks of one chunk, in order."""
-    return reduce(add, (function(block.scaled(scaling)) for block in blocks(chunk, row_numbers)))
+    """Sum of ``function`` over the row blocks of one chunk, in order, with BLAS in one thread."""
+    with one_blas_thread():
+        return reduce(add, (function(block.scaled(scaling)) for block in blocks(chunk, row_numbers)))
 
 
 class ArrayChunks:
@@ -105,6 +107,10 @@ class ArrayChunks:
 
         with ThreadPoolExecutor(available_cpus()) as pool:
             return reduce(add, pool.map(lane, range(len(bounds) - 1)))
+
+    def apply(self, function: Callable[[Chunk], Chunk]) -> ArrayChunks:
+        """Chunks changed by a function, one to one."""
+        return ArrayChunks([function(chunk) for chunk in self.chunks])
 
     def sample(self, n_rows: int) -> Chunk:
         """At most ``n_rows`` evenly spaced rows."""

@@ -72,6 +72,20 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class State:
+    """Where a run of EM is after an iteration: all that is needed to go on to the same bits.
+
+    ``theta`` is in the scaled units of the run; ``n_asked`` the number of components at its start.
+    """
+
+    theta: GLLiMParameters
+    log_likelihoods: list[float]
+    removed_at: list[int]
+    n_asked: int
+    converged: bool = False
+
+
+@dataclass(frozen=True)
 class Problem:
     """The training data with all that stays the same during EM."""
 
@@ -107,30 +121,36 @@ def run_em(
     start: Start | GLLiMParameters,
     prior: LatentPrior,
     progress: Progress | None = None,
+    state: State | None = None,
+    keep: Callable[[State], None] | None = None,
 ) -> Fit:
-    """Fit theta from a start. ``progress(iteration, log_likelihood)`` is called after each iteration.
+    """Fit theta from a start, or go on from a state.
+
+    ``progress(iteration, log_likelihood)`` and ``keep(state)`` are called after each iteration.
 
     Raises ValueError when all components degenerate.
     """
-    n_asked = len(prior.mean)
-    sums, prior = problem.start(start, prior)
-    removed_at: list[int] = []
-    if len(sums.r) < n_asked:
-        removed_at.append(-1)
-        logger.warning("start: %d of %d components degenerated and were removed", n_asked - len(sums.r), n_asked)
+    n_asked, converged = len(prior.mean), False
     log_likelihoods: list[float] = []
-    converged = False
-    for iteration in range(problem.stopping.max_iter):
+    removed_at: list[int] = []
+    if state is None:
+        sums, prior = problem.start(start, prior)
+        if len(sums.r) < n_asked:
+            removed_at.append(-1)
+            logger.warning("start: %d of %d components degenerated and were removed", n_asked - len(sums.r), n_asked)
+    else:
+        theta, log_likelihoods, removed_at = state.theta, list(state.log_likelihoods), list(state.removed_at)
+        n_asked, converged, n_t = state.n_asked, state.converged, theta.n_parameters
+        prior = LatentPrior(theta.c[:, n_t:], theta.Gamma[:, n_t:, n_t:])
+        sums = problem.expectation(theta)
+    while not converged and len(log_likelihoods) < problem.stopping.max_iter:
+        iteration = len(log_likelihoods)
         theta, kept = maximization(sums, prior, problem.constraints, problem.floor)
         prior = prior.keep(kept)
         if not kept.all():
             removed_at.append(iteration)
-            logger.warning(
-                "iteration %d: %d of %d components degenerated and were removed",
-                iteration,
-                np.count_nonzero(~kept),
-                len(kept),
-            )
+            lost = np.count_nonzero(~kept)
+            logger.warning("iteration %d: %d of %d components degenerated and were removed", iteration, lost, len(kept))
         sums = problem.expectation(theta)
         if not np.isfinite(sums.log_likelihood):
             raise ValueError(
@@ -138,13 +158,12 @@ def run_em(
                 "parameters are too extreme for float64; rescale them or use standardize=True"
             )
         log_likelihoods.append(sums.log_likelihood - sums.total * problem.scaling.log_volume)
+        if iteration > 0 and kept.all() and problem.stopping.tol > 0:
+            converged = log_likelihoods[-1] - log_likelihoods[-2] < problem.stopping.tol * sums.total
         if progress is not None:
             progress(iteration, log_likelihoods[-1])
-        if iteration > 0 and kept.all() and problem.stopping.tol > 0:
-            gain = log_likelihoods[-1] - log_likelihoods[-2]
-            if gain < problem.stopping.tol * sums.total:
-                converged = True
-                break
+        if keep is not None:
+            keep(State(theta, list(log_likelihoods), list(removed_at), n_asked, converged))
     return Fit(
         parameters=problem.scaling.to_user(theta),
         log_likelihoods=log_likelihoods,

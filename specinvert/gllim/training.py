@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import numbers
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -14,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from .chunks import ChunkSource, DataMoments, moments_of
 from .covariance import Array
-from .em import Fit, Problem, Stopping, run_em
+from .em import Fit, Problem, State, Stopping, run_em
 from .initialize import STARTS, GivenResponsibilities, Start, find_start
 from .maximization import Floor, LatentPrior
 from .parameters import Constraints, GLLiMParameters
@@ -22,6 +24,19 @@ from .scaling import Scaling
 from .threads import one_blas_thread
 
 FitProgress = Callable[[str, int, float], None]
+
+
+class Checkpoint(Protocol):
+    """Keeps the states of EM runs, so that training can go on after a stop to the same bits."""
+
+    def begin(self, fingerprint: str) -> None:
+        """Take up the states of the same training; raises ValueError where those kept are of another."""
+
+    def load(self, label: str) -> State | None:
+        """The last state kept of a run."""
+
+    def keep(self, label: str, state: State, last: bool) -> None:
+        """Keep the state of a run; ``last`` where the run ends with it."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +113,7 @@ def train(
     band_names: Callable[[int], str] = "band {}".format,
     parameter_names: Callable[[int], str] = "parameter {}".format,
     progress: FitProgress | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Training:
     """Train on the chunks of a source.
 
@@ -108,6 +124,7 @@ def train(
     n_responsibilities : K, where the chunks carry responsibilities to start from.
     band_names, parameter_names : name a column in error messages.
     progress : called after each EM iteration with the name of the run, the iteration and the log-likelihood.
+    checkpoint : keeps the states of the runs, and gives those of an earlier, stopped training.
 
     Raises
     ------
@@ -121,14 +138,20 @@ def train(
         dimensions = settings.latent_dimensions(n_bands)
         problem = _problem(source, settings, moments)
         starts = _starts(problem, settings, moments, n_responsibilities)
+        if checkpoint is not None:
+            checkpoint.begin(_fingerprint(settings, moments))
         fits: dict[int, Fit] = {}
         for n_latent in dimensions:
             runs = []
             for number, start in enumerate(starts):
                 label = f"L_w = {n_latent}" + (f", start {number + 1}" if len(starts) > 1 else "")
                 prior = _latent_prior(settings, start, n_latent, n_responsibilities)
-                report = None if progress is None else _labelled(progress, label)
-                runs.append(run_em(problem, start, prior, report))
+                report = None if progress is None else partial(progress, label)
+                if checkpoint is None:
+                    runs.append(run_em(problem, start, prior, report))
+                else:
+                    keep = partial(_keep, checkpoint, label, settings.max_iter)
+                    runs.append(run_em(problem, start, prior, report, checkpoint.load(label), keep))
             fits[n_latent] = max(runs, key=lambda fit: fit.log_likelihoods[-1])
     chosen = min(fits.values(), key=lambda fit: fit.bic)
     if settings.tol > 0 and not chosen.converged:
@@ -141,8 +164,17 @@ def train(
     return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
 
 
-def _labelled(progress: FitProgress, label: str) -> Callable[[int, float], None]:
-    return lambda iteration, log_likelihood: progress(label, iteration, log_likelihood)
+def _keep(checkpoint: Checkpoint, label: str, max_iter: int, state: State) -> None:
+    checkpoint.keep(label, state, state.converged or len(state.log_likelihoods) == max_iter)
+
+
+def _fingerprint(settings: Settings, moments: DataMoments) -> str:
+    """Tells one training from another: the settings and what the first pass found in the data."""
+    digest = hashlib.sha256(repr(settings).encode())
+    for part in (moments.spectra, moments.parameters):
+        for values in (part.mean, part.squared, part.low, part.high):
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
 
 
 def _check_integer(name: str, value: Any, least: int) -> None:

@@ -24,6 +24,7 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
+from ..cubes.chunks import active_client
 from .atomic import atomic_path
 
 _PLAN = "plan.json"
@@ -94,7 +95,7 @@ def compute_blocks(
     if progress is not None:
         progress(run.state(todo))
     tasks = [dask.delayed(_gather)(run.parts(index)) for index in todo]
-    client = _distributed_client()
+    client = active_client()
     try:
         if client is None:
             dask.compute(*[dask.delayed(run.keep)(index, task) for index, task in zip(todo, tasks, strict=True)])
@@ -203,18 +204,6 @@ class _Run:
 def _load(file: str, name: str) -> np.ndarray:
     with np.load(file, allow_pickle=False) as stored:
         return np.asarray(stored[name])
-
-
-def _distributed_client() -> Any:
-    """The active dask.distributed client, or None."""
-    try:
-        from distributed import get_client
-    except ImportError:
-        return None
-    try:
-        return get_client()
-    except ValueError:
-        return None
 
 
 def _keep_from_cluster(client: Any, run: _Run, tasks: dict[tuple[int, ...], Any]) -> None:

@@ -1,0 +1,107 @@
+"""The checkpoint of a training: the state of each EM run in one netCDF file, written whole every few iterations."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+
+from ..gllim.em import State
+from ..gllim.parameters import Constraints, GLLiMParameters
+from .atomic import atomic_path, check_target
+
+_TITLE = "specinvert training checkpoint"
+_ARRAYS = ("pi", "c", "Gamma", "A", "b", "Sigma")
+
+
+class CheckpointFile:
+    """Keeps states of EM runs in a file.
+
+    Parameters
+    ----------
+    path : the file; taken up where it exists.
+    every : iterations between two writes; the last state of a run is always written.
+
+    Raises
+    ------
+    ValueError : the file exists and is no checkpoint.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int = 5) -> None:
+        self.path = check_target(path)
+        self.every = every
+        self._fingerprint = ""
+        self._states: dict[str, State] = {}
+        if self.path.exists():
+            self._read()
+
+    def begin(self, fingerprint: str) -> None:
+        """Take up the states of the same training; ValueError where the file is of another."""
+        if self._states and fingerprint != self._fingerprint:
+            raise ValueError(
+                f"{self.path}: a checkpoint of another training (other data or settings): remove it to start anew"
+            )
+        self._fingerprint = fingerprint
+
+    def load(self, label: str) -> State | None:
+        """The last state kept of a run."""
+        return self._states.get(label)
+
+    def keep(self, label: str, state: State, last: bool) -> None:
+        """Keep the state, and write all states where it is time."""
+        self._states[label] = state
+        if last or len(state.log_likelihoods) % self.every == 0:
+            with atomic_path(self.path) as temporary:
+                self._write(temporary)
+
+    def remove(self) -> None:
+        """Delete the file: the training is done."""
+        self.path.unlink(missing_ok=True)
+
+    def _write(self, temporary: Path) -> None:
+        with netCDF4.Dataset(temporary, "w") as file:
+            file.title = _TITLE
+            file.fingerprint = self._fingerprint
+            for number, (label, state) in enumerate(self._states.items()):
+                group = file.createGroup(f"run_{number}")
+                group.label = label
+                group.state = json.dumps(
+                    {
+                        "n_latent": state.theta.n_latent,
+                        "constraints": asdict(state.theta.constraints),
+                        "removed_at": state.removed_at,
+                        "n_asked": state.n_asked,
+                        "converged": state.converged,
+                    }
+                )
+                arrays = {name: getattr(state.theta, name) for name in _ARRAYS}
+                for name, array in {**arrays, "log_likelihoods": np.array(state.log_likelihoods)}.items():
+                    dims = tuple(f"{name}_{axis}" for axis in range(array.ndim))
+                    for dim, size in zip(dims, array.shape, strict=True):
+                        group.createDimension(dim, size)
+                    group.createVariable(name, "f8", dims)[:] = array
+
+    def _read(self) -> None:
+        try:
+            with netCDF4.Dataset(self.path) as file:
+                file.set_auto_mask(False)
+                if getattr(file, "title", None) != _TITLE:
+                    raise ValueError("not one of specinvert")
+                self._fingerprint = file.fingerprint
+                self._states = {group.label: _state(group) for group in file.groups.values()}
+        except (OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
+            raise ValueError(f"{self.path}: not a readable training checkpoint: {error}") from None
+
+
+def _state(group: Any) -> State:
+    described = json.loads(group.state)
+    arrays = {name: np.array(group.variables[name][:], dtype=np.float64) for name in (*_ARRAYS, "log_likelihoods")}
+    log_likelihoods = arrays.pop("log_likelihoods").tolist()
+    constraints = Constraints(**described.pop("constraints"))
+    theta = GLLiMParameters(**arrays, n_latent=described.pop("n_latent"), constraints=constraints)
+    return State(theta, log_likelihoods, **described)
