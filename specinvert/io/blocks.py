@@ -189,7 +189,8 @@ class _Run:
 
     def assembled(self) -> xr.Dataset:
         """The maps with every lazy variable read from the finished blocks."""
-        return self.maps.assign({name: array.copy(data=self._read(name)) for name, array in self.lazy.items()})
+        held = {name: self._read(name) if name in self.lazy else a.data for name, a in self.maps.data_vars.items()}
+        return self.maps.copy(data=held)
 
     def _read(self, name: str) -> da.Array:
         array = self.lazy[name]

@@ -1,0 +1,160 @@
+"""Maps saved block by block: stopped at any moment, nothing false is left, and resuming gives the same maps."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from labelled import assert_close, fitted, make_cube, refuses
+
+import specinvert
+from specinvert.io.blocks import BlockProgress, block_layout, compute_blocks, side_folder
+
+SUFFIXES = ["maps.nc", "maps.tif"]
+
+
+def lazy_maps() -> xr.Dataset:
+    return fitted(1).invert(make_cube(dtype=np.float32).chunk(y=2, x=3))
+
+
+def reopened(path: Path) -> xr.Dataset:
+    if path.suffix == ".nc":
+        return xr.open_dataset(path, decode_coords="all").load()
+    bands = xr.open_dataset(path, engine="rasterio", band_as_variable=True).load()
+    return bands.rename({name: bands[name].attrs["long_name"] for name in bands.data_vars})
+
+
+class Stop(Exception):
+    """Raised in the middle of a run."""
+
+
+def stop_after(n_blocks: int) -> object:
+    def progress(state: BlockProgress) -> None:
+        if state.blocks >= n_blocks:
+            raise Stop
+
+    return progress
+
+
+@pytest.mark.parametrize("name", SUFFIXES)
+def test_maps_written_block_by_block_equal_those_in_memory(tmp_path: Path, name: str) -> None:
+    maps = lazy_maps()
+    specinvert.save_maps(maps, tmp_path / name)
+    specinvert.save_maps(maps.compute(), tmp_path / f"whole-{name}")
+    xr.testing.assert_identical(
+        reopened(tmp_path / name).drop_attrs(), reopened(tmp_path / f"whole-{name}").drop_attrs()
+    )
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize("name", SUFFIXES)
+@pytest.mark.parametrize("done", [1, 3, 5])
+def test_a_stopped_run_leaves_no_file_and_resumes_to_the_same_maps(tmp_path: Path, name: str, done: int) -> None:
+    path = tmp_path / name
+    with pytest.raises(Stop):
+        specinvert.save_maps(lazy_maps(), path, progress=stop_after(done))
+    assert [p.name for p in tmp_path.iterdir()] == [side_folder(path).name]
+    kept = len(list(side_folder(path).glob("block-*.npz")))
+    assert kept >= done
+
+    states: list[BlockProgress] = []
+    specinvert.save_maps(lazy_maps(), path, resume=True, progress=states.append)
+    assert states[0].blocks == kept
+    assert len(states) == 1 + 6 - kept
+    assert (states[-1].blocks, states[-1].pixels) == (6, 30)
+    specinvert.save_maps(lazy_maps(), tmp_path / f"once-{name}")
+    assert_close(reopened(path), reopened(tmp_path / f"once-{name}"), 0.0)
+    assert not side_folder(path).exists()
+
+
+def test_a_run_killed_outright_can_be_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "maps.nc"
+    script = f"""
+import sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_blocks import lazy_maps
+import specinvert
+def slow(state):
+    print(state.blocks, flush=True)
+    time.sleep(30 if state.blocks == 2 else 0)
+specinvert.save_maps(lazy_maps(), {str(path)!r}, progress=slow)
+"""
+    run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    while int(run.stdout.readline()) < 2:
+        time.sleep(0.01)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    run.stdout.close()
+    assert not path.exists()
+    specinvert.save_maps(lazy_maps(), path, resume=True)
+    assert_close(reopened(path)[["water"]], lazy_maps().compute()[["water"]], 0.0)
+
+
+def test_resuming_with_another_model_cube_or_chunks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "maps.nc"
+    with pytest.raises(Stop):
+        specinvert.save_maps(lazy_maps(), path, progress=stop_after(1))
+    cube = make_cube(dtype=np.float32)
+    for other in (
+        fitted(0).invert(cube.chunk(y=2, x=3)),
+        fitted(1).invert((cube + 0).chunk(y=2, x=3) * np.float32(1.5)),
+        fitted(1).invert(cube.chunk(y=3, x=3)),
+    ):
+        with refuses(ValueError, "holds blocks of another run", "without resume to start anew"):
+            specinvert.save_maps(other, path, resume=True)
+    specinvert.save_maps(fitted(0).invert(cube.chunk(y=2, x=3)), path)
+    assert path.exists()
+
+
+def test_each_block_is_computed_once_for_all_variables(tmp_path: Path) -> None:
+    calls: list[tuple[int, ...]] = []
+
+    def kernel(block: np.ndarray) -> np.ndarray:
+        calls.append(block.shape)
+        return block
+
+    shared = da.ones((4, 6), chunks=(2, 3)).map_blocks(kernel, meta=np.empty((0, 0)))
+    maps = xr.Dataset({"a": (("y", "x"), shared), "b": (("y", "x"), 2 * shared)})
+    compute_blocks(maps, tmp_path / "side")
+    assert len(calls) == 4
+
+
+def test_progress_counts_pixels_and_tells_the_time_left(tmp_path: Path) -> None:
+    states: list[BlockProgress] = []
+    compute_blocks(lazy_maps(), tmp_path / "side", progress=states.append)
+    assert [s.blocks for s in states] == list(range(7))
+    assert [s.pixels for s in states] == sorted(s.pixels for s in states)
+    assert states[-1].pixels == states[-1].n_pixels == 30
+    assert states[-1].seconds_left == 0.0
+    assert states[3].pixels_per_second > 0.0
+
+
+def test_variables_with_core_dimensions_share_the_grid_of_pixel_blocks(tmp_path: Path) -> None:
+    cube = make_cube().chunk(y=2, x=4)
+    maps = fitted(1).invert(cube, outputs=("mean", "cov", "latent", "log_evidence", "flag"))
+    assert block_layout(maps) == {"y": (2, 2, 1), "x": (4, 2)}
+    assert_close(compute_blocks(maps, tmp_path / "side").compute(), maps.compute(), 0.0)
+
+
+def test_maps_of_different_grids_are_saved_all_the_same(tmp_path: Path) -> None:
+    maps = xr.Dataset({"a": (("y", "x"), da.ones((4, 6), chunks=2)), "b": (("y", "x"), da.zeros((4, 6), chunks=3))})
+    assert block_layout(maps) is None
+    specinvert.save_maps(maps, tmp_path / "maps.nc")
+    assert_close(reopened(tmp_path / "maps.nc"), maps.compute(), 0.0)
+
+
+def test_the_side_folder_holds_arrays_only(tmp_path: Path) -> None:
+    compute_blocks(lazy_maps(), tmp_path / "side")
+    files = sorted(p.name for p in (tmp_path / "side").iterdir())
+    assert files == [*(f"block-{i}-{j}.npz" for i in range(3) for j in range(2)), "plan.json"]
+    assert set(json.loads((tmp_path / "side" / "plan.json").read_text())) == {"digest", "source"}
+    with np.load(tmp_path / "side" / files[0], allow_pickle=False) as block:
+        assert set(block) == set(lazy_maps())
