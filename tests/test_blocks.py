@@ -158,3 +158,32 @@ def test_the_side_folder_holds_arrays_only(tmp_path: Path) -> None:
     assert set(json.loads((tmp_path / "side" / "plan.json").read_text())) == {"digest", "source"}
     with np.load(tmp_path / "side" / files[0], allow_pickle=False) as block:
         assert set(block) == set(lazy_maps())
+
+
+def test_zarr_maps_open_again_as_they_were_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "maps.zarr"
+    with pytest.raises(Stop):
+        specinvert.save_maps(lazy_maps(), path, progress=stop_after(2))
+    assert not path.exists()
+    specinvert.save_maps(lazy_maps(), path, resume=True)
+    with xr.open_zarr(path, decode_coords="all") as found:
+        assert_close(found.load().reset_coords(drop=True), lazy_maps().compute().reset_coords(drop=True), 0.0)
+        assert found.rio.crs.to_epsg() == 32633
+    specinvert.save_maps(fitted(0).invert(make_cube(dtype=np.float32)), path)
+    assert [p.name for p in tmp_path.iterdir()] == ["maps.zarr"]
+
+
+def test_a_cube_in_zarr_opens_lazily_like_one_in_netcdf(tmp_path: Path) -> None:
+    cube = make_cube(dtype=np.float32)
+    cube.to_dataset().to_zarr(tmp_path / "cube.zarr", consolidated=False)
+    opened = specinvert.open_cube(tmp_path / "cube.zarr", chunks={"y": 2})
+    assert opened.chunks is not None
+    assert_close(fitted(1).invert(opened).compute(), fitted(1).invert(cube), 0.0)
+
+
+def test_a_folder_that_is_no_zarr_store_is_refused(tmp_path: Path) -> None:
+    with refuses(ValueError, str(tmp_path), "not a file"):
+        specinvert.open_cube(tmp_path)
+    (tmp_path / "zarr.json").write_text("{")
+    with refuses(ValueError, str(tmp_path), "not a readable Zarr store"):
+        specinvert.open_cube(tmp_path)

@@ -1,8 +1,9 @@
-"""Reads cubes from netCDF files, with the grid mapping where rioxarray looks for it."""
+"""Reads cubes from netCDF files and Zarr stores, with the grid mapping where rioxarray looks for it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import netCDF4
 import numpy as np
@@ -14,13 +15,13 @@ from .header import is_fwhm_name, is_good_name
 
 
 def open_netcdf(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
-    """Open one variable of a netCDF file as a cube, its dimensions in the order of the file.
+    """Open one variable of a netCDF file or Zarr store as a cube, its dimensions in the order of the file.
 
     See `open_cube` for the convention.
 
     Parameters
     ----------
-    path : an existing netCDF file; only its root group is read.
+    path : an existing netCDF file or Zarr store; only its root group is read.
     chunks : as for `open_cube`.
     variable : name of the cube; None for the only variable with a band dimension.
 
@@ -29,11 +30,14 @@ def open_netcdf(path: Path, chunks: Chunks = "auto", variable: str | None = None
     ValueError : the file is damaged; `variable` is not in it or holds no numbers; or, without `variable`,
         none or several variables have a band dimension.
     """
+    engine: Literal["zarr", "netcdf4"] = "zarr" if path.is_dir() else "netcdf4"
     try:
-        _check_classic_size(path)
-        dataset = xr.open_dataset(path, engine="netcdf4", decode_timedelta=False, cache=False)
-    except OSError as error:
-        raise ValueError(f"{path}: not a readable netCDF file, damaged or truncated ({error})") from error
+        if engine == "netcdf4":
+            _check_classic_size(path)
+        dataset = xr.open_dataset(path, engine=engine, decode_timedelta=False, cache=False, **engine_options(engine))
+    except (OSError, KeyError, ValueError) as error:
+        kind = "Zarr store" if engine == "zarr" else "netCDF file"
+        raise ValueError(f"{path}: not a readable {kind}, damaged or truncated ({error})") from error
     dataset = dataset.set_coords([name for name in dataset.data_vars if _is_band_metadata(dataset[name])])
     name = _choose(dataset, path, variable)
     cube = dataset[name]
@@ -52,6 +56,11 @@ def open_netcdf(path: Path, chunks: Chunks = "auto", variable: str | None = None
     if "grid_mapping" in source:
         cube.encoding["grid_mapping"] = source["grid_mapping"]
     return cube
+
+
+def engine_options(engine: str) -> dict[str, Any]:
+    """What xarray's engines need to be told: a Zarr store is read whether its metadata are consolidated or not."""
+    return {"consolidated": False} if engine == "zarr" else {}
 
 
 def _check_classic_size(path: Path) -> None:

@@ -14,7 +14,7 @@ _NETCDF_SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 
 
 def open_cube(path: str | os.PathLike[str], chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
-    """Open an image cube lazily: netCDF, ENVI (header or data file), GeoTIFF, or what else GDAL reads.
+    """Open an image cube lazily: netCDF, Zarr, ENVI (header or data file), GeoTIFF, or what else GDAL reads.
 
     Whatever the file, the cube has NaN where there is no data, scale and offset applied, and float32 values
     (float64 where the file holds float64). A 1-D coordinate `wavelength` keeps the unit of the file in its
@@ -48,7 +48,7 @@ def open_cube(path: str | os.PathLike[str], chunks: Chunks = "auto", variable: s
     """
     file = Path(path)
     head = _read_head(file)
-    if head.startswith(_NETCDF_MAGIC):
+    if head.startswith(_NETCDF_MAGIC) or is_zarr(file):
         from .netcdf import open_netcdf
 
         return open_netcdf(file, chunks, variable)
@@ -61,9 +61,16 @@ def open_cube(path: str | os.PathLike[str], chunks: Chunks = "auto", variable: s
     return open_raster(file, chunks)
 
 
+def is_zarr(path: Path) -> bool:
+    """Whether the path is the folder of a Zarr store."""
+    return path.is_dir() and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zmetadata"))
+
+
 def _read_head(file: Path) -> bytes:
     if not file.exists():
         raise FileNotFoundError(f"{file}: no such file")
+    if is_zarr(file):
+        return b""
     if not file.is_file():
         raise ValueError(f"{file}: not a file; give the path of the image file itself")
     try:

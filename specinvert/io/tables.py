@@ -1,17 +1,21 @@
-"""Opens netCDF Datasets of labelled spectra: training sets, test sets, maps."""
+"""Opens netCDF and Zarr Datasets of labelled spectra: training sets, test sets, maps."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import xarray as xr
+
+from .netcdf import engine_options
+from .open import is_zarr
 
 IN_MEMORY_BYTES = 2_000_000_000
 
 
 def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Open a netCDF Dataset with its CRS: in memory up to 2 GB, else lazily with the file's chunks.
+    """Open a netCDF or Zarr Dataset with its CRS: in memory up to 2 GB, else lazily with the file's chunks.
 
     Raises
     ------
@@ -22,11 +26,14 @@ def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:
     if not Path(path).exists():
         raise FileNotFoundError(f"{shown}: no such file")
     try:
-        dataset = xr.open_dataset(path, engine="netcdf4", decode_coords="all", decode_timedelta=False)
+        engine: Literal["zarr", "netcdf4"] = "zarr" if is_zarr(Path(path)) else "netcdf4"
+        dataset = xr.open_dataset(
+            path, engine=engine, decode_coords="all", decode_timedelta=False, chunks={}, **engine_options(engine)
+        )
         if dataset.nbytes <= IN_MEMORY_BYTES:
             with dataset:
                 return dataset.load()
-        return dataset.chunk("auto")
+        return dataset
     except PermissionError:
         raise
     except (OSError, RuntimeError, ValueError) as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,7 @@ from .atomic import atomic_path, check_target
 from .blocks import ProgressCallback, block_layout, compute_blocks, side_folder
 
 _NETCDF = frozenset({".nc", ".nc4"})
+_ZARR = frozenset({".zarr"})
 _GEOTIFF = frozenset({".tif", ".tiff"})
 _FLAG = "quality_flag"
 _PIXEL_TOLERANCE = 0.1
@@ -38,7 +40,7 @@ def save_maps(
     resume: bool = False,
     progress: ProgressCallback | None = None,
 ) -> None:
-    """Write maps to a netCDF (.nc, .nc4) or GeoTIFF (.tif, .tiff) file.
+    """Write maps to a netCDF (.nc, .nc4), Zarr (.zarr) or GeoTIFF (.tif, .tiff) file.
 
     Lazy maps are computed block by block, each block once for all variables, into a hidden folder beside the file
     (:mod:`specinvert.io.blocks`), and the file is assembled from it, in memory bounded by a few blocks. The file
@@ -65,8 +67,8 @@ def save_maps(
     if not isinstance(maps, xr.Dataset):
         raise TypeError(f"maps must be an xarray.Dataset, not {type(maps).__name__}; use array.to_dataset(name=...)")
     suffix = Path(path).suffix.lower()
-    if suffix not in _NETCDF | _GEOTIFF:
-        accepted = ", ".join(sorted(_NETCDF | _GEOTIFF))
+    if suffix not in _NETCDF | _ZARR | _GEOTIFF:
+        accepted = ", ".join(sorted(_NETCDF | _ZARR | _GEOTIFF))
         raise ValueError(f"{os.fspath(path)}: cannot write {suffix or 'a name without suffix'}; use one of {accepted}")
     if not maps.data_vars:
         raise ValueError(f"{os.fspath(path)}: the Dataset has no variables to write")
@@ -80,6 +82,8 @@ def save_maps(
     with dask.config.set(scheduler="synchronous"):
         if suffix in _NETCDF:
             _save_netcdf(maps, final)
+        elif suffix in _ZARR:
+            _save_zarr(maps, final)
         else:
             _save_geotiff(maps, final)
     if blockwise:
@@ -88,17 +92,50 @@ def save_maps(
 
 def _save_netcdf(maps: xr.Dataset, path: Path) -> None:
     with atomic_path(path) as temporary:
-        computed = _refresh_transform(maps)
-        encoded = computed.copy()
-        encoded.encoding = {}
-        for name in encoded.variables:
-            original, array = computed[name], encoded[name]
-            array.attrs = {key: value for key, value in original.attrs.items() if key not in _PACKING}
-            array.encoding = _netcdf_encoding(original, is_coordinate=name in computed.coords)
-            mapping = _grid_mapping(computed, original)
-            if mapping is not None:
-                array.encoding["grid_mapping"] = mapping
-        encoded.to_netcdf(temporary, engine="netcdf4", format="NETCDF4")
+        _encoded(maps, _netcdf_encoding).to_netcdf(temporary, engine="netcdf4", format="NETCDF4")
+
+
+def _save_zarr(maps: xr.Dataset, path: Path) -> None:
+    encoded = _encoded(maps, _zarr_encoding)
+    temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex[:12]}{path.suffix}")
+    replaced = temporary.with_suffix(".replaced")
+    try:
+        with warnings.catch_warnings():
+            # consolidated metadata are an extension that readers without it ignore
+            warnings.filterwarnings("ignore", message="Consolidated metadata")
+            encoded.to_zarr(temporary, mode="w-", consolidated=True, safe_chunks=False)
+        if path.exists():
+            path.rename(replaced)
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _encoded(maps: xr.Dataset, encoding: Callable[[xr.DataArray, bool], dict[str, Any]]) -> xr.Dataset:
+    """The maps with encodings of our own alone, and the grid mapping that they had."""
+    source = _refresh_transform(maps)
+    encoded = source.copy()
+    encoded.encoding = {}
+    for name in encoded.variables:
+        original, array = source[name], encoded[name]
+        array.attrs = {key: value for key, value in original.attrs.items() if key not in _PACKING}
+        array.encoding = encoding(original, name in source.coords)
+        mapping = _grid_mapping(source, original)
+        if mapping is not None:
+            array.encoding["grid_mapping"] = mapping
+    return encoded
+
+
+def _zarr_encoding(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
+    encoding: dict[str, Any] = {}
+    if array.chunks is not None:
+        encoding["chunks"] = tuple(sizes[0] for sizes in array.chunks)
+    if array.dtype.kind == "f" and not is_coordinate:
+        encoding["_FillValue"] = array.dtype.type(np.nan)
+    elif array.dtype.kind in "fiubmM":
+        encoding["_FillValue"] = None
+    return encoding
 
 
 def _netcdf_encoding(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
