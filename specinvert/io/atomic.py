@@ -44,7 +44,7 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     """Check that a file can be written at `path`, and return its resolved name; raises as `atomic_path` does."""
     final = Path(os.path.realpath(path))
     directory = final.parent
-    if final.is_dir():
+    if final.is_dir() and final.suffix != ".zarr":
         raise ValueError(f"{os.fspath(path)}: is a directory; give the name of a file in it")
     if not directory.exists():
         raise FileNotFoundError(f"{os.fspath(path)}: directory {directory} does not exist; create it first")
