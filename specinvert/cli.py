@@ -37,6 +37,10 @@ class _Group(click.Group):
                 result = super().invoke(ctx)
         except (ValueError, TypeError, OSError, ImportError) as error:
             raise click.ClickException(" ".join(str(error).split())) from error
+        except RuntimeError as error:
+            if not str(error).startswith("NetCDF"):
+                raise
+            raise click.ClickException(f"a netCDF file is damaged: {error}") from error
         for warning in caught:
             click.echo(f"Warning: {warning.message}", err=True)
         return result

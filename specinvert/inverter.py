@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import numbers
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +29,7 @@ _SETTINGS = (
     *("n_components", "n_latent", "max_latent", "sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi"),
     *("standardize", "init", "n_init", "max_iter", "tol", "reg_covar", "random_state"),
 )
+_FLAGS = ("tied_sigma", "tied_gamma", "tied_pi", "standardize")
 _CONSTRAINTS = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi")
 
 
@@ -99,11 +99,11 @@ class GLLiMInverter:
         self._settings()
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in _CONSTRAINTS[:2])
+        shown = ", ".join(f"{name}={_plain(getattr(self, name))!r}" for name in _CONSTRAINTS[:2])
         state = "unfitted"
         if hasattr(self, "model_"):
             state = f"{self.model_.bands.size} bands -> {', '.join(self.model_.names) or 'latents'}"
-        return f"<GLLiMInverter n_components={self.n_components}, n_latent={self.n_latent!r}, {shown}: {state}>"
+        return f"<GLLiMInverter n_components={self.n_components}, n_latent={_plain(self.n_latent)!r}, {shown}: {state}>"
 
     def fit(
         self,
@@ -364,7 +364,10 @@ class GLLiMInverter:
         return self.model_
 
     def _settings(self) -> Settings:
-        values = {name: getattr(self, name) for name in _SETTINGS}
+        values = {name: _plain(getattr(self, name)) for name in _SETTINGS}
+        for name in _FLAGS:
+            if not isinstance(values[name], bool):
+                raise ValueError(f"{name}={values[name]!r} must be True or False")
         constraints = Constraints(**{name: values.pop(name) for name in _CONSTRAINTS})
         return Settings(constraints=constraints, **values)
 
@@ -420,12 +423,12 @@ _FITTED: dict[str, Callable[[Model], Any]] = {
 
 
 def _plain(setting: Any) -> Any:
-    """A setting as the Python value that JSON holds: NumPy scalars and sequences of integers, converted."""
+    """A setting as the Python value that JSON holds: NumPy scalars, and sequences of them, converted."""
     if isinstance(setting, np.generic):
         return setting.item()
     if isinstance(setting, str | GLLiMParameters) or not isinstance(setting, Iterable):
         return setting
-    return [int(value) for value in setting if isinstance(value, numbers.Integral)]
+    return [_plain(value) for value in setting]
 
 
 def _set_apart(test: xr.Dataset, names: Sequence[str]) -> tuple[xr.Dataset, xr.Dataset]:

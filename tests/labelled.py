@@ -103,14 +103,6 @@ def make_responsibilities(training: xr.Dataset, n_components: int = 3, seed: int
     return np.asarray(0.8 * np.eye(n_components)[group] + 0.2 * noise)
 
 
-def make_responsibilities(training: xr.Dataset, n_components: int = 3, seed: int = 5) -> np.ndarray:
-    """Soft responsibilities (n, K) that part the samples by their water: no component degenerates."""
-    water = training["water"].values.ravel()
-    group = np.minimum((n_components * water / 2.0).astype(int), n_components - 1)
-    noise = np.random.default_rng(seed).dirichlet(np.ones(n_components), len(water))
-    return np.asarray(0.8 * np.eye(n_components)[group] + 0.2 * noise)
-
-
 def assert_close(actual: Any, expected: Any, rtol: float = 1e-12) -> None:
     """Same names, dimensions, dtypes and NaN; values within ``rtol`` of the largest expected."""
     if isinstance(expected, xr.DataArray):

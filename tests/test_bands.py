@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 import xarray as xr
+
 from specinvert.cubes.bands import (
     Bands,
     check_units,

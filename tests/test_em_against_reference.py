@@ -65,8 +65,8 @@ def test_ten_iterations_agree_with_the_reference_in_every_structure(
     case = CASES.index((sigma, tied_sigma, gamma, tied_gamma, tied_pi))
     n_parameters, n_latent = 1 + case % 3, (case // 3) % 5
     data = make_data(case, 3, 6, n_parameters, n_latent, ["none", "counts", "real"][case % 3])
-    structure = dict(sigma=sigma, tied_sigma=tied_sigma, gamma=gamma, tied_gamma=tied_gamma, tied_pi=tied_pi)
-    assert_agrees(data, structure)
+    own = {"sigma": sigma, "tied_sigma": tied_sigma, "gamma": gamma, "tied_gamma": tied_gamma, "tied_pi": tied_pi}
+    assert_agrees(data, own)
 
 
 @given(data=data_sets(), structure=structures())

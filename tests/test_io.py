@@ -14,6 +14,7 @@ import xarray as xr
 from affine import Affine
 from rasterio.crs import CRS
 from rasterio.errors import NotGeoreferencedWarning
+
 from specinvert.cubes.bands import describe_bands, find_band_dim
 from specinvert.io.atomic import atomic_path
 from specinvert.io.open import open_cube

@@ -13,7 +13,7 @@ LAYERS = ("cli", "demo", "accessor", "inverter", "diagnostics", "io", "physics",
 """From the top down; the package's own __init__ is above them all."""
 ALLOWED = {
     "gllim": {"numpy", "scipy", "sklearn", "numba", "threadpoolctl"},
-    "cubes": {"numpy", "xarray", "dask", "threadpoolctl"},
+    "cubes": {"numpy", "xarray", "dask", "distributed", "threadpoolctl"},
 }
 """What a layer may import besides the standard library and the layers below; other layers may import anything."""
 ABOVE_ALL = {"__version__"}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
 from operator import add
 
 import numpy as np
@@ -21,7 +22,7 @@ def test_moments_merge_to_those_of_the_whole(seed: int, n: int, cuts: list[int],
     rng = np.random.default_rng(seed)
     values, weights = offset + rng.normal(size=(n, 3)), rng.integers(0, 3, n).astype(float)
     ends = [0, *sorted(min(cut, n) for cut in cuts), n]
-    parts = [Moments.of(values[a:b], weights[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    parts = [Moments.of(values[a:b], weights[a:b]) for a, b in pairwise(ends)]
     merged = reduce(add, parts)
     assert merged.n_rows == n
     assert merged.weight == weights.sum()

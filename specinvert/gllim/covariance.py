@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +48,66 @@ def tiled_product(rows: Array, columns: Array) -> Array:
     return product
 
 
-ResidualProducts = Callable[[Array, Array], tuple[Array, Array, Array]]
-"""``inner, squares, x = products(rows, x)``: all matrix products that a block needs, prepared for one theta.
+EXPANDABLE = 1e6
+"""Greatest ratio of signal to noise variance at which squares are expanded: as many digits as it has are lost."""
 
-``rows`` (n, D + q + 1) are [y, x, |y|^2]. Of the residuals u_nk = y_n - M_k x_n and maps B_k, inner (n, p + q, K) holds
-B' Sigma^-1 u and, for each entry of x (n, q), the share that makes ``squares - 2 x' inner[p:]`` equal to u' Sigma^-1 u,
-squares (n, K). Where squares is (n, 0) they are in the shares; where q is zero they are the distance itself.
-"""
+
+@dataclass(frozen=True)
+class Basis:
+    """Orthonormal columns [upper (K, D, p); lower (K, p, p)]: latents explain p = upper' z of a whitened residual z.
+
+    The squared distance left, z'z - p'p, is also |z - upper p|^2 + |lower p|^2.
+    """
+
+    upper: Array
+    lower: Array
+
+    def explain(self, k: int, z: Array) -> tuple[Array, Array]:
+        """Distances left (n,) and p (n, p) of whitened residuals z (n, D) of component k; nothing cancels."""
+        explained = z @ self.upper[k]
+        left = z - explained @ self.upper[k].T
+        prior = explained @ self.lower[k].T
+        return np.einsum("nd,nd->n", left, left) + np.einsum("np,np->n", prior, prior), explained
+
+
+class Products(NamedTuple):
+    """The matrix products of a block, for whitened residuals z_nk = Sigma_k^-1/2 (y_n - M_k x_n).
+
+    ``inner`` (n, p + q, K) holds upper' z and, for each entry of ``x`` (n, q), the share that makes
+    ``squares - 2 x' inner[p:]`` equal to z'z, ``squares`` (n, K), or (n, 0) where they are in the shares. Where squares
+    may not be expanded, for the components ``formed`` (F,), ``left`` (n, F) are the squared distances left themselves.
+    """
+
+    inner: Array
+    squares: Array
+    x: Array
+    formed: NDArray[np.intp]
+    left: Array
+
+
+ResidualProducts = Callable[[Array, Array], Products]
+"""``products(rows, x)`` of rows (n, D + q + 1) that are [y, x, |y|^2], prepared for one theta."""
+
+
+def form_residuals(
+    whiten: Callable[[Array, int], Array], regression: Array, basis: Basis, formed: NDArray[np.intp]
+) -> Callable[[Array, Array, Array], Array]:
+    """Prepare the distances left of some components from residuals that are formed, not expanded, tile by tile.
+
+    The function takes spectra, x and ``inner`` (n, at least p, K), of which it fills upper' z of those components.
+    """
+    p = basis.upper.shape[2]
+
+    def distances(spectra: Array, x: Array, inner: Array) -> Array:
+        left = np.empty((len(spectra), len(formed)))
+        for start in range(0, len(spectra), TILE_ROWS if len(formed) else len(spectra) + 1):
+            tile = slice(start, start + TILE_ROWS)
+            for f, k in enumerate(formed):
+                z = whiten(spectra[tile] - x[tile] @ regression[k].T, k)
+                left[tile, f], inner[tile, :p, k] = basis.explain(k, z)
+        return left
+
+    return distances
 
 
 class Structure(ABC):
@@ -110,10 +164,15 @@ class Structure(ABC):
         """``Sigma_k^-1 columns_k`` for columns (K, D, m)."""
 
     @abstractmethod
-    def residual_products(self, compact: Array, regression: Array, maps: Array) -> ResidualProducts:
-        """Prepare the products of residuals y_n - regression_k x_n, regression (K, D, q), with maps (K, D, p).
+    def whiten(self, compact: Array, columns: Array) -> Array:
+        """``Sigma_k^-1/2 columns_k`` for columns (K, D, m), by the root that :meth:`residual_products` takes."""
 
-        The last entry of x must be one.
+    @abstractmethod
+    def residual_products(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> ResidualProducts:
+        """Prepare the products of residuals y_n - regression_k x_n, regression (K, D, q), with a basis.
+
+        The last entry of x must be one. ``signal`` (D,) is the mean square of the spectra: where it is far above the
+        noise, residuals are formed.
         """
 
 
@@ -135,10 +194,15 @@ class _Diagonal(Structure):
     def solve(self, compact: Array, columns: Array) -> Array:
         return columns * self.precision(compact)[:, :, None]
 
-    def residual_products(self, compact: Array, regression: Array, maps: Array) -> ResidualProducts:
+    def whiten(self, compact: Array, columns: Array) -> Array:
+        return columns * np.sqrt(self.precision(compact))[:, :, None]
+
+    def residual_products(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> ResidualProducts:
         n_components, n_bands, q = regression.shape
-        p = maps.shape[2]
-        solved = self.solve(compact, np.concatenate([maps, regression], axis=2))
+        p = basis.upper.shape[2]
+        precision = self.precision(compact)
+        root = np.sqrt(precision)
+        solved = np.concatenate([basis.upper * root[:, :, None], regression * precision[:, :, None]], axis=2)
         cross = regression.transpose(0, 2, 1) @ solved
         stacked = np.zeros((n_bands + q + 1, p + q, n_components))
         stacked[:n_bands] = solved.transpose(1, 2, 0)
@@ -146,10 +210,13 @@ class _Diagonal(Structure):
         stacked[n_bands:-1, p:] = -0.5 * cross[:, :, p:].transpose(1, 2, 0)
         self.put_squares(stacked[-1, -1], compact)
         columns = stacked.reshape(n_bands + q + 1, (p + q) * n_components)
+        formed = np.flatnonzero((signal * precision).mean(axis=1) > EXPANDABLE)
+        distances = form_residuals(lambda residual, k: residual * root[k], regression, basis, formed)
 
-        def products(rows: Array, x: Array) -> tuple[Array, Array, Array]:
+        def products(rows: Array, x: Array) -> Products:
             inner = tiled_product(rows, columns).reshape(len(rows), p + q, n_components)
-            return inner, self.squares(rows[:, :n_bands], compact), x
+            left = distances(rows[:, :n_bands], x, inner)
+            return Products(inner, self.squares(rows[:, :n_bands], compact), x, formed, left)
 
         return products
 
@@ -308,20 +375,25 @@ class Full(Structure):
     def solve(self, compact: Array, columns: Array) -> Array:
         return np.linalg.solve(compact, columns)
 
-    def residual_products(self, compact: Array, regression: Array, maps: Array) -> ResidualProducts:
+    def whiten(self, compact: Array, columns: Array) -> Array:
         factors = np.linalg.cholesky(compact)
-        whitened = np.stack([solve_triangular(f, m, lower=True) for f, m in zip(factors, maps, strict=True)])
-        n_components, n_bands, p = maps.shape
+        return np.stack([solve_triangular(f, c, lower=True) for f, c in zip(factors, columns, strict=True)])
 
-        def products(rows: Array, x: Array) -> tuple[Array, Array, Array]:
-            squares = np.empty((len(rows), n_components))
+    def residual_products(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> ResidualProducts:
+        factors = np.linalg.cholesky(compact)
+        n_components, n_bands, p = basis.upper.shape
+        formed = np.arange(n_components)
+
+        def whiten(residual: Array, k: int) -> Array:
+            z = solve_triangular(factors[k], residual.T, lower=True, overwrite_b=True, check_finite=False)
+            return np.asarray(z.T)
+
+        distances = form_residuals(whiten, regression, basis, formed)
+
+        def products(rows: Array, x: Array) -> Products:
             inner = np.empty((len(rows), p, n_components))
-            for k, factor in enumerate(factors):
-                residual = rows[:, :n_bands] - x @ regression[k].T
-                z = solve_triangular(factor, residual.T, lower=True, overwrite_b=True, check_finite=False)
-                squares[:, k] = np.einsum("dn,dn->n", z, z)
-                inner[:, :, k] = z.T @ whitened[k]
-            return inner, squares, x[:, :0]
+            left = distances(rows[:, :n_bands], x, inner)
+            return Products(inner, np.empty((len(rows), 0)), x[:, :0], formed, left)
 
         return products
 

@@ -62,6 +62,8 @@ def log_joint_rows(
     inner: Array,
     squares: Array,
     x: Array,
+    formed: np.ndarray[Any, np.dtype[np.intp]],
+    left: Array,
     parameters: Array,
     centre: Array,
     whitening: Array,
@@ -72,8 +74,9 @@ def log_joint_rows(
 
     ``inner`` (n, p + q, K) holds the whitened latents and, for each entry of ``x`` (n, q), the share that makes
     ``squares - 2 x' inner[p:]`` the squared distance of the residual; ``squares`` (n, K), or (n, 0) where they are in
-    the shares. ``parameters`` (n, L_t) have density N(centre, (W' W)^-1), ``centre`` (L_t, K), lower triangular
-    ``whitening`` W (L_t, L_t, K).
+    the shares. ``left`` (n, F) are the distances left of the components ``formed`` (F,), whatever the others say.
+    ``parameters`` (n, L_t) have density N(centre, (W' W)^-1), ``centre`` (L_t, K), lower triangular ``whitening`` W
+    (L_t, L_t, K).
     """
     n_rows, n_components = log_joint.shape
     q, n_t = x.shape[1], centre.shape[0]
@@ -96,6 +99,8 @@ def log_joint_rows(
         for i in range(p):
             for k in range(n_components):
                 distance[k] -= inner[n, i, k] * inner[n, i, k]
+        for f in range(len(formed)):
+            distance[formed[f]] = left[n, f]
         for i in range(n_t):
             for k in range(n_components):
                 part[k] = 0.0

@@ -7,7 +7,7 @@ marginalised exactly by dropping their rows of A, b and Sigma. The inverse regre
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from scipy.special import softmax
 from .covariance import TILE_ROWS, Array, ResidualProducts
 from .kernels import extend_rows, mixture_moments, normalize_rows
 from .parameters import GLLiMParameters
-from .statistics import LOG_2PI, log_joint, update_prior
+from .statistics import LOG_2PI, log_joint, mean_square, update_prior
 
 BLOCK_ROWS = 4 * TILE_ROWS
 """Spectra a block. The last block is padded to whole tiles: with BLAS in one thread, a spectrum's posterior has the
@@ -74,14 +74,14 @@ class ForwardTerms:
         centres = np.einsum("kdl,kl->kd", theta.A, theta.c) + theta.b
         shift = theta.pi @ centres
         structure = theta.structure
-        information = theta.A.transpose(0, 2, 1) @ structure.solve(theta.Sigma, theta.A)
-        covariance, root, log_det = update_prior(theta.Gamma, information)
+        basis, root, log_det = update_prior(structure, theta.Sigma, theta.A, theta.Gamma)
+        signal = mean_square(replace(theta, b=theta.b - shift))
         log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)
         return cls(
-            products=structure.residual_products(theta.Sigma, (centres - shift)[:, :, None], theta.A @ root),
+            products=structure.residual_products(theta.Sigma, (centres - shift)[:, :, None], basis, signal),
             shift=shift,
             prior_mean=theta.c,
-            covariance=covariance,
+            covariance=root @ root.transpose(0, 2, 1),
             root=root,
             log_constant=np.log(theta.pi) - 0.5 * (log_det + theta.n_bands * LOG_2PI),
         )

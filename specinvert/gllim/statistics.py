@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from .chunks import Chunk, block_rows
-from .covariance import STRUCTURES, Array, ResidualProducts, Structure
+from .covariance import STRUCTURES, Array, Basis, ResidualProducts, Structure
 from .kernels import accumulate_rows, extend_rows, log_joint_rows, normalize_rows, weighted_rows
 from .parameters import GLLiMParameters
 from .scaling import Scaling
@@ -22,17 +22,28 @@ DENSE_SHARE = 0.3
 """Share of responsibilities that are not zero from which one dense product beats sums over the rows they are of."""
 
 
-def update_prior(covariance: Array, information: Array) -> tuple[Array, Array, Array]:
-    """Posterior covariance ``S = (Gamma^-1 + H)^-1``, its Cholesky factor and ``log|I + Gamma H|``; all (K, L, L).
+def update_prior(structure: Structure, noise: Array, maps: Array, covariance: Array) -> tuple[Basis, Array, Array]:
+    """What observing ``A (x - c) + noise`` tells of x ~ N(c, Gamma): a basis, ``root`` (K, L, L), ``log|I + Gamma H|``.
 
-    By the square root of Gamma, ``B = I + L' H L``: stable for whatever scale of Gamma and H.
+    With L L' = Gamma and [Sigma^-1/2 A L; I] = Q R, R lower triangular, the basis is Q and root = L R^-1: x has
+    posterior covariance root root' and mean c + root Q_upper' z, z the whitened residual. Woodbury's H = A' Sigma^-1 A
+    is not formed: it squares the condition, and distances lose all digits where noise is 1e-5 of what x explains.
     """
-    root = np.linalg.cholesky(covariance)
-    inner = np.linalg.cholesky(np.eye(covariance.shape[1]) + root.transpose(0, 2, 1) @ information @ root)
-    half = np.linalg.solve(inner, root.transpose(0, 2, 1))
-    log_det = 2.0 * np.log(np.diagonal(inner, axis1=1, axis2=2)).sum(axis=1)
-    updated = half.transpose(0, 2, 1) @ half
-    return updated, np.linalg.cholesky(updated), log_det
+    size = maps.shape[2]
+    prior = np.linalg.cholesky(covariance)
+    identity = np.broadcast_to(np.eye(size), covariance.shape)
+    stacked = np.concatenate([structure.whiten(noise, maps @ prior), identity], axis=1)
+    q, r = np.linalg.qr(stacked[:, :, ::-1])
+    q, r = q[:, :, ::-1], r[:, ::-1, ::-1]
+    log_det = 2.0 * np.log(np.abs(np.diagonal(r, axis1=1, axis2=2))).sum(axis=1)
+    root = np.tril(prior @ np.linalg.inv(r))
+    return Basis(np.ascontiguousarray(q[:, : maps.shape[1]]), q[:, maps.shape[1] :]), root, log_det
+
+
+def mean_square(theta: GLLiMParameters) -> Array:
+    """Mean square (D,) about the origin of the spectra that theta explains, noise left out."""
+    centres = np.einsum("kdl,kl->kd", theta.A, theta.c) + theta.b
+    return np.asarray(theta.pi @ (centres**2 + np.einsum("kdl,kdl->kd", theta.A @ theta.Gamma, theta.A)))
 
 
 @dataclass(frozen=True)
@@ -41,9 +52,9 @@ class ConditionalTerms:
 
     Attributes
     ----------
-    products : of the residuals u = y - A_t t - b - A_w c_w with the whitened maps A_w root.
+    products : of the residuals y - A_t t - b - A_w c_w with the basis of what latents explain.
     latent_mean : (K, L_w) c_w.
-    latent_covariance : (K, L_w, L_w) S_w of eq. SOLVA_EWstep3, and ``root`` its Cholesky factor.
+    latent_covariance : (K, L_w, L_w) S_w of eq. SOLVA_EWstep3, ``root`` a triangular root of it.
     centre : (L_t, K) c_t. whitening : (L_t, L_t, K), inverse Cholesky factor of Gamma_t.
     log_constant : (K,) log pi_k and the normalisation of both densities.
     """
@@ -58,21 +69,20 @@ class ConditionalTerms:
 
     @classmethod
     def of(cls, theta: GLLiMParameters) -> ConditionalTerms:
-        """Prepare theta: Woodbury and the determinant lemma, L_w x L_w systems only."""
+        """Prepare theta, for data about the origin: L_w x L_w systems only, no D x D array but a full Sigma's."""
         n_bands, n_t, structure = theta.n_bands, theta.n_parameters, theta.structure
         maps_t, maps_w = theta.A[:, :, :n_t], theta.A[:, :, n_t:]
         latent_mean = np.ascontiguousarray(theta.c[:, n_t:])
         intercept = theta.b + np.einsum("kdl,kl->kd", maps_w, latent_mean)
-        information = maps_w.transpose(0, 2, 1) @ structure.solve(theta.Sigma, maps_w)
-        latent_covariance, root, log_det_latent = update_prior(theta.Gamma[:, n_t:, n_t:], information)
+        basis, root, log_det_latent = update_prior(structure, theta.Sigma, maps_w, theta.Gamma[:, n_t:, n_t:])
         root_t = np.linalg.cholesky(theta.Gamma[:, :n_t, :n_t])
         log_det_t = 2.0 * np.log(np.diagonal(root_t, axis1=1, axis2=2)).sum(axis=1)
         log_det = structure.log_det(theta.Sigma, n_bands) + log_det_latent + log_det_t
         regression = np.concatenate([maps_t, intercept[:, :, None]], axis=2)
         return cls(
-            products=structure.residual_products(theta.Sigma, regression, maps_w @ root),
+            products=structure.residual_products(theta.Sigma, regression, basis, mean_square(theta)),
             latent_mean=latent_mean,
-            latent_covariance=latent_covariance,
+            latent_covariance=root @ root.transpose(0, 2, 1),
             root=root,
             centre=np.ascontiguousarray(theta.c[:, :n_t].T),
             whitening=np.ascontiguousarray(np.linalg.inv(root_t).transpose(1, 2, 0)),
@@ -98,9 +108,9 @@ def log_joint(
     log_constant: Array,
 ) -> tuple[Array, Array]:
     """Matrix products and one compiled pass over ``rows`` [y, x, |y|^2]: log-densities and whitened latents."""
-    inner, squares, x = products(rows, x)
+    inner, squares, x, formed, left = products(rows, x)
     densities = np.empty((len(rows), len(log_constant)))
-    log_joint_rows(inner, squares, x, parameters, centre, whitening, log_constant, densities)
+    log_joint_rows(inner, squares, x, formed, left, parameters, centre, whitening, log_constant, densities)
     return densities, inner[:, : inner.shape[1] - x.shape[1]]
 
 

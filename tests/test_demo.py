@@ -1,0 +1,46 @@
+"""The demo, on a smaller scene: what it promises to write and to print."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from click.testing import CliRunner
+from labelled import assert_close
+
+import specinvert.demo
+from specinvert import load_inverter, open_cube
+from specinvert.cli import main
+from specinvert.demo import PARAMETERS, run_demo
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_demo_writes_what_it_promises(tmp_path: Path) -> None:
+    said: list[str] = []
+    result = run_demo(tmp_path / "new" / "demo", n_samples=800, shape=(12, 16), say=said.append)
+    assert [path.name for path in result.files] == ["training.nc", "scene.nc", "model.nc", "maps.nc", "maps.png"]
+    assert sorted(path.name for path in result.files) == sorted(p.name for p in (tmp_path / "new" / "demo").iterdir())
+    assert bool((result.hybrid["nrmse"] < result.supervised["nrmse"]).all())
+    assert len(said) == 3
+    _, scene, model, maps_file, figure = result.files
+    with xr.open_dataset(maps_file, decode_coords="all") as opened:
+        maps = opened.load()
+    assert maps.rio.crs.to_epsg() == 32633
+    assert_close(maps, load_inverter(model).invert(open_cube(scene, chunks=None)))
+    assert set(np.unique(maps["quality_flag"])) >= {0, 1}
+    assert figure.read_bytes().startswith(PNG)
+
+
+def test_the_demo_command_prints_both_errors_and_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = partial(run_demo, n_samples=800, shape=(12, 16))
+    monkeypatch.setattr(specinvert.demo, "run_demo", small)
+    result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path / "demo")])
+    assert result.exit_code == 0
+    assert len(result.stderr.splitlines()) == 3
+    rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines() if line}
+    for name in PARAMETERS:
+        supervised, hybrid = map(float, rows[name])
+        assert hybrid < supervised < 1.0
+    assert str(tmp_path / "demo" / "maps.png") in result.stdout
