@@ -12,15 +12,15 @@ import numpy as np
 import xarray as xr
 
 from .cubes.engine import BlockInverter, apply_blocks
-from .cubes.labels import listed, pixel_coordinates, require_free_names, require_numbers
+from .cubes.labels import listed, require_free_names, require_numbers
 from .cubes.maps import label_maps
+from .cubes.mixture import expected_spectra, label_posterior
 from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, declare_outputs
 from .cubes.request import Request, read_request
 from .cubes.training import read_training
 from .cubes.units import check_units
 from .diagnostics.metrics import evaluation
 from .gllim.parameters import Constraints, GLLiMParameters
-from .gllim.posterior import inverse_regression, posterior_blocks
 from .gllim.training import FitProgress, Settings, train
 from .io.checkpoint import CheckpointFile
 from .io.model import Model, load_model, save_model
@@ -29,7 +29,6 @@ _SETTINGS = (
     *("n_components", "n_latent", "max_latent", "sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi"),
     *("standardize", "init", "n_init", "max_iter", "tol", "reg_covar", "random_state"),
 )
-_FLAGS = ("tied_sigma", "tied_gamma", "tied_pi", "standardize")
 _CONSTRAINTS = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi")
 
 
@@ -239,30 +238,7 @@ class GLLiMInverter:
         model = self._fitted()
         request = self._request(spectra, band_dim, tolerance, "auto")
         require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
-        kernel = BlockInverter(model.theta, request.bands, (), request.dtype, request.fill)
-        moved = request.cube.transpose(..., request.band_dim)
-        rows = kernel.spectra(moved.values)
-        n, n_k, n_t = len(rows), model.theta.n_components, model.theta.n_parameters
-        made = {
-            "weight": np.full((n, n_k), np.nan),
-            "mean": np.full((n, n_k, n_t), np.nan),
-            "covariance": np.full((n, n_k, n_t, n_t), np.nan),
-            "log_evidence": np.full(n, np.nan),
-        }
-        for part in posterior_blocks(model.theta, rows):
-            block, mixture = part.rows, part.posterior
-            made["weight"][block] = mixture.weights
-            made["mean"][block] = mixture.means()[..., :n_t]
-            made["covariance"][block] = mixture.covariance[:, :n_t, :n_t]
-            made["log_evidence"][block] = mixture.log_evidence
-        core = ("component", "parameter", "parameter_2")
-        pixel_dims, pixel_shape = moved.dims[:-1], moved.shape[:-1]
-        variables = {
-            name: ((*pixel_dims, *core[: a.ndim - 1]), a.reshape((*pixel_shape, *a.shape[1:])))
-            for name, a in made.items()
-        }
-        coords = pixel_coordinates(moved, request.band_dim, made)
-        return xr.Dataset(variables, coords=coords).assign_coords(parameter=model.names, parameter_2=model.names)
+        return label_posterior(model.theta, request, model.names)
 
     def simulate(self, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
         """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp).
@@ -277,34 +253,12 @@ class GLLiMInverter:
         ValueError : not fitted, a parameter that is absent, NaN, or latents of the wrong size.
         """
         model = self._fitted()
-        if not isinstance(parameters, xr.Dataset):
-            raise TypeError(f"parameters must be an xarray Dataset, not {type(parameters).__name__}")
-        if not isinstance(latent, xr.DataArray | None):
-            raise TypeError(f"latent must be a DataArray with a 'latent' dimension, not {type(latent).__name__}")
-        absent = [name for name in model.names if name not in parameters.variables]
-        if absent:
-            raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(parameters.variables)}")
-        n_w = model.theta.n_latent
-        columns: list[xr.DataArray] = [
-            require_numbers(parameters[name], f"parameter {name!r}").reset_coords(drop=True) for name in model.names
-        ]
-        if latent is not None:
-            if latent.sizes.get("latent") != n_w:
-                raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs 'latent': {n_w}")
-            columns += [latent.isel(latent=i, drop=True) for i in range(n_w)]
-        elif not columns:
-            raise ValueError("an unsupervised model simulates from latents only: pass latent=")
-        full = xr.broadcast(*columns)
-        values = np.stack([np.asarray(c.values, dtype=np.float64).ravel() for c in full], axis=1)
-        if not np.isfinite(values).all():
-            raise ValueError(f"{int((~np.isfinite(values)).any(axis=1).sum())} rows to simulate hold NaN or infinity")
-        n_t = model.theta.n_parameters
-        spectra = inverse_regression(model.theta, values[:, :n_t], None if latent is None else values[:, n_t:])
+        spectra, like = expected_spectra(model.theta, model.names, parameters, latent)
         dim, coords = model.band_coordinates()
         return xr.DataArray(
-            spectra.reshape(*full[0].shape, -1),
-            dims=(*full[0].dims, dim),
-            coords={**full[0].coords, **coords},
+            spectra,
+            dims=(*like.dims, dim),
+            coords={**like.coords, **coords},
             name=model.spectra_name,
             attrs={} if model.spectra_units is None else {"units": model.spectra_units},
         )
@@ -365,9 +319,6 @@ class GLLiMInverter:
 
     def _settings(self) -> Settings:
         values = {name: _plain(getattr(self, name)) for name in _SETTINGS}
-        for name in _FLAGS:
-            if not isinstance(values[name], bool):
-                raise ValueError(f"{name}={values[name]!r} must be True or False")
         constraints = Constraints(**{name: values.pop(name) for name in _CONSTRAINTS})
         return Settings(constraints=constraints, **values)
 

@@ -3,6 +3,7 @@
 import os
 import pickle
 import warnings
+from pathlib import Path
 
 import dask
 import dask.array as da
@@ -742,3 +743,17 @@ def test_atomic_path_appears_only_on_success_and_follows_links(tmp_path):
     assert link.is_symlink()
     assert target.read_text() == "new"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.txt", "target.txt"]
+
+
+def test_a_crs_without_a_grid_mapping_attribute_is_kept(tmp_path: Path) -> None:
+    cube = xr.DataArray(
+        np.ones((2, 3, 2), np.float32),
+        dims=("y", "x", "wavelength"),
+        coords={"y": [1.0, 0.0], "x": [0.0, 1.0, 2.0], "wavelength": ("wavelength", [500.0, 600.0], {"units": "nm"})},
+        name="reflectance",
+    )
+    cube = cube.rio.write_crs("EPSG:32633")
+    plain = cube.to_dataset()
+    plain["reflectance"].encoding = {}
+    plain.to_netcdf(tmp_path / "plain.nc")
+    assert open_cube(tmp_path / "plain.nc").rio.crs.to_epsg() == 32633

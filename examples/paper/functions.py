@@ -1,8 +1,8 @@
 """Inversion of the paper's synthetic functions f, g and h (section "High-dimensional Function Inversion").
 
-For each of a number of random functions: 200 noisy training pairs (t, y), D = 50, 6 dB, w hidden; K = 5 components with
-equal isotropic noise; 200 test spectra. Prints the mean absolute error of t for each L_w and for the L_w that BIC picks,
-beside the paper's figures, and writes a table and a figure.
+For each of a number of random functions: 200 noisy training pairs (t, y), D = 50, 6 dB, w hidden; K = 5 components
+with equal isotropic noise; 200 test spectra. Prints the mean absolute error of t for each L_w and for the L_w that BIC
+picks, beside the paper's figures, and writes a table and a figure.
 
     python examples/paper/functions.py --output results --functions 20
 """

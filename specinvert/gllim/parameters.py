@@ -37,6 +37,9 @@ class Constraints:
         ):
             if value not in accepted:
                 raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
+        for name in ("tied_sigma", "tied_gamma", "tied_pi"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be True or False")
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name, least in (("n_components", 1), ("n_init", 1), ("max_iter", 1)):
             _check_integer(name, getattr(self, name), least)
+        if not isinstance(self.standardize, bool | np.bool_):
+            raise ValueError(f"standardize={self.standardize!r} must be True or False")
         for name in ("tol", "reg_covar"):
             value = getattr(self, name)
             if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:

@@ -35,7 +35,7 @@ def open_netcdf(path: Path, chunks: Chunks = "auto", variable: str | None = None
         if engine == "netcdf4":
             _check_classic_size(path)
         dataset = xr.open_dataset(path, engine=engine, decode_timedelta=False, cache=False, **engine_options(engine))
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
         kind = "Zarr store" if engine == "zarr" else "netCDF file"
         raise ValueError(f"{path}: not a readable {kind}, damaged or truncated ({error})") from error
     dataset = dataset.set_coords([name for name in dataset.data_vars if _is_band_metadata(dataset[name])])
@@ -109,9 +109,7 @@ def _is_band_metadata(array: xr.DataArray) -> bool:
 
 def _with_grid_mapping(dataset: xr.Dataset, cube: xr.DataArray) -> xr.DataArray:
     declared = cube.attrs.pop("grid_mapping", None)
-    if declared is None:
-        return cube
-    name = declared.split()[0].rstrip(":")
+    name = "spatial_ref" if declared is None else declared.split()[0].rstrip(":")
     if name in dataset.variables:
         cube = cube.assign_coords({name: dataset[name].variable})
         cube.encoding["grid_mapping"] = name

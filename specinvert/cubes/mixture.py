@@ -1,0 +1,78 @@
+"""The posterior mixture with labels, and labelled parameters to expected spectra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ..gllim.parameters import GLLiMParameters
+from ..gllim.posterior import inverse_regression, posterior_blocks
+from .engine import BlockInverter
+from .labels import listed, pixel_coordinates, require_numbers
+from .request import Request
+
+CORE_DIMS = ("component", "parameter", "parameter_2")
+
+
+def label_posterior(theta: GLLiMParameters, request: Request, names: Sequence[str]) -> xr.Dataset:
+    """Weights, means, covariances of the components and log-evidence of every spectrum, in memory."""
+    kernel = BlockInverter(theta, request.bands, (), request.dtype, request.fill)
+    moved = request.cube.transpose(..., request.band_dim)
+    rows = kernel.spectra(moved.values)
+    n, n_k, n_t = len(rows), theta.n_components, theta.n_parameters
+    made = {
+        "weight": np.full((n, n_k), np.nan),
+        "mean": np.full((n, n_k, n_t), np.nan),
+        "covariance": np.full((n, n_k, n_t, n_t), np.nan),
+        "log_evidence": np.full(n, np.nan),
+    }
+    for part in posterior_blocks(theta, rows):
+        block, mixture = part.rows, part.posterior
+        made["weight"][block] = mixture.weights
+        made["mean"][block] = mixture.means()[..., :n_t]
+        made["covariance"][block] = mixture.covariance[:, :n_t, :n_t]
+        made["log_evidence"][block] = mixture.log_evidence
+    pixel_dims, pixel_shape = moved.dims[:-1], moved.shape[:-1]
+    variables = {
+        name: ((*pixel_dims, *CORE_DIMS[: a.ndim - 1]), a.reshape((*pixel_shape, *a.shape[1:])))
+        for name, a in made.items()
+    }
+    coords = pixel_coordinates(moved, request.band_dim, made)
+    return xr.Dataset(variables, coords=coords).assign_coords(parameter=list(names), parameter_2=list(names))
+
+
+def expected_spectra(
+    theta: GLLiMParameters, names: Sequence[str], parameters: xr.Dataset, latent: xr.DataArray | None
+) -> tuple[np.ndarray, xr.DataArray]:
+    """Spectra (..., D) expected for parameters, and an array that has their pixel dimensions and coordinates.
+
+    Raises
+    ------
+    TypeError, ValueError : a parameter that is absent or no number, NaN, or latents of the wrong size.
+    """
+    if not isinstance(parameters, xr.Dataset):
+        raise TypeError(f"parameters must be an xarray Dataset, not {type(parameters).__name__}")
+    if not isinstance(latent, xr.DataArray | None):
+        raise TypeError(f"latent must be a DataArray with a 'latent' dimension, not {type(latent).__name__}")
+    absent = [name for name in names if name not in parameters.variables]
+    if absent:
+        raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(parameters.variables)}")
+    columns: list[Any] = [
+        require_numbers(parameters[name], f"parameter {name!r}").reset_coords(drop=True) for name in names
+    ]
+    if latent is not None:
+        if latent.sizes.get("latent") != theta.n_latent:
+            raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs 'latent': {theta.n_latent}")
+        columns += [latent.isel(latent=i, drop=True) for i in range(theta.n_latent)]
+    elif not columns:
+        raise ValueError("an unsupervised model simulates from latents only: pass latent=")
+    full = xr.broadcast(*columns)
+    values = np.stack([np.asarray(c.values, dtype=np.float64).ravel() for c in full], axis=1)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{int((~np.isfinite(values)).any(axis=1).sum())} rows to simulate hold NaN or infinity")
+    n_t = theta.n_parameters
+    spectra = inverse_regression(theta, values[:, :n_t], None if latent is None else values[:, n_t:])
+    return spectra.reshape((*full[0].shape, -1)), full[0]
