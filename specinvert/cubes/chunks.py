@@ -24,15 +24,18 @@ PERSIST_BYTES = 1_000_000_000
 
 
 def active_client() -> Any:
-    """The active dask.distributed client, or None."""
+    """The active dask.distributed client, or None where there is none or ``dask.config`` names another scheduler."""
+    if dask.config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
+        return None
     try:
         from distributed import get_client
     except ImportError:
         return None
     try:
-        return get_client()
+        client = get_client()
     except ValueError:
         return None
+    return client if client.status == "running" else None
 
 
 @dataclass(frozen=True)
