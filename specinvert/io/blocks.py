@@ -102,6 +102,7 @@ def compute_blocks(
         else:
             _keep_from_cluster(client, run, dict(zip(todo, tasks, strict=True)))
     except BaseException:
+        run.stop()
         if not any(folder.glob("block-*")):
             shutil.rmtree(folder)
         raise
@@ -123,6 +124,7 @@ class _Run:
     done_here: int = 0
     done: int = 0
     blocks_done: int = 0
+    stopped: bool = False
 
     def __post_init__(self) -> None:
         self.lazy = {str(name): a for name, a in self.maps.data_vars.items() if a.chunks is not None}
@@ -175,12 +177,19 @@ class _Run:
         self.blocks_done = int(np.prod(self.grid)) - len(todo)
         return BlockProgress(self.blocks_done, int(np.prod(self.grid)), self.done, self.n_pixels, 0.0)
 
-    def keep(self, index: tuple[int, ...], parts: dict[str, np.ndarray]) -> None:
-        with atomic_path(self.file(index)) as temporary:
-            np.savez(temporary, **parts)  # type: ignore[arg-type]
-        if self.progress is None:
-            return
+    def stop(self) -> None:
+        """Write nothing more: threads that are still at a block do not hear of an error elsewhere."""
         with self.lock:
+            self.stopped = True
+
+    def keep(self, index: tuple[int, ...], parts: dict[str, np.ndarray]) -> None:
+        with self.lock:
+            if self.stopped:
+                return
+            with atomic_path(self.file(index)) as temporary:
+                np.savez(temporary, **parts)  # type: ignore[arg-type]
+            if self.progress is None:
+                return
             self.done_here += self.pixels(index)
             self.blocks_done += 1
             rate = self.done_here / max(time.monotonic() - self.started, 1e-9)
