@@ -147,6 +147,7 @@ class GLLiMInverter:
         ValueError : what is wrong with the data or the settings, before any work.
         """
         settings = self._settings()
+        keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         data = read_training(
             training, spectra, parameters, band_dim, weights, responsibilities, missing, rechunk, persist
         )
@@ -160,7 +161,6 @@ class GLLiMInverter:
                 return f"{wavelength[i]:g} nm"
             return f"band {labels[i] if labels is not None else i}"
 
-        keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         result = train(
             data.source,
             settings,
@@ -353,9 +353,8 @@ class GLLiMInverter:
     @property
     def model_id(self) -> str:
         """Short hash of the fitted parameters: the model's identity in its products."""
-        theta = self._fitted().theta
         digest = hashlib.sha256()
-        for array in (theta.pi, theta.c, theta.Gamma, theta.A, theta.b, theta.Sigma):
+        for array in self._fitted().theta.arrays().values():
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:12]
 

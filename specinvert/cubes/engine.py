@@ -41,10 +41,16 @@ class BlockInverter:
 
     def __dask_tokenize__(self) -> Any:
         theta = self.theta
-        arrays = (theta.pi, theta.c, theta.Gamma, theta.A, theta.b, theta.Sigma, self.bands)
+        arrays = (*theta.arrays().values(), self.bands)
         rest = (repr(theta.constraints), theta.n_latent, repr(self.outputs), str(self.dtype), self.fill)
         plain = [np.ascontiguousarray(array) for array in arrays]  # tokens of arrays depend on their memory order
         return normalize_token((type(self).__name__, plain, rest))
+
+    @property
+    def core_sizes(self) -> dict[str, int]:
+        """Sizes of the dimensions that outputs may have beyond those of the pixels."""
+        n_t = self.theta.n_parameters
+        return {"parameter": n_t, "parameter_2": n_t, "latent": self.theta.n_latent}
 
     def __call__(self, block: np.ndarray) -> tuple[np.ndarray, ...]:
         """Outputs of a block, each (..., *core)."""
@@ -54,8 +60,7 @@ class BlockInverter:
 
     def empty(self, pixels: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Outputs (*pixels, *core) of no data."""
-        n_t = self.theta.n_parameters
-        core = {"parameter": n_t, "parameter_2": n_t, "latent": self.theta.n_latent}
+        core = self.core_sizes
         return tuple(
             np.full(
                 (*pixels, *(core[d] for d in output.core_dims)),
@@ -127,8 +132,6 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
 
     A coordinate that has the name of an output gives way to it.
     """
-    core = {"parameter": kernel.theta.n_parameters, "latent": kernel.theta.n_latent}
-    core["parameter_2"] = core["parameter"]
     used = {dim for output in kernel.outputs for dim in output.core_dims}
     dtypes = [output.dtype or kernel.dtype for output in kernel.outputs]
     moved = cube.transpose(..., band_dim)
@@ -143,7 +146,7 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
             moved.data,
             held,
             output_dtypes=dtypes,
-            output_sizes={dim: core[dim] for dim in used},
+            output_sizes={dim: kernel.core_sizes[dim] for dim in used},
             vectorize=False,
         )
         arrays = arrays if isinstance(arrays, tuple) else (arrays,)

@@ -105,6 +105,14 @@ class GLLiMParameters:
         """L_t."""
         return self.A.shape[2] - self.n_latent
 
+    def arrays(self) -> dict[str, Array]:
+        """The arrays by name, as they are: what a file, a token or a hash of the model has to hold."""
+        return {name: getattr(self, name) for name in ("pi", "c", "Gamma", "A", "b", "Sigma")}
+
+    def centres(self) -> Array:
+        """Mean spectrum of each component (K, D): c* of eq. GLLiMtoGLLimStar."""
+        return np.asarray(np.einsum("kdl,kl->kd", self.A, self.c) + self.b)
+
     def sigma_dense(self) -> Array:
         """Sigma as dense covariances (K, D, D)."""
         return self.structure.dense(self.Sigma, self.n_bands)
@@ -126,7 +134,7 @@ class GLLiMParameters:
         offset = prior - np.einsum("kdl,kd->kl", solved, self.b)
         return GLLiMParameters(
             pi=self.pi,
-            c=np.einsum("kdl,kl->kd", self.A, self.c) + self.b,
+            c=self.centres(),
             Gamma=self.sigma_dense() + self.A @ self.Gamma @ self.A.transpose(0, 2, 1),
             A=maps,
             b=np.einsum("klm,km->kl", covariance, offset),
@@ -140,7 +148,7 @@ class GLLiMParameters:
         Returns weights (K,), means (K, L + D) and covariances (K, L + D, L + D).
         """
         cross = self.A @ self.Gamma
-        means = np.concatenate([self.c, np.einsum("kdl,kl->kd", self.A, self.c) + self.b], axis=1)
+        means = np.concatenate([self.c, self.centres()], axis=1)
         spectral = self.sigma_dense() + cross @ self.A.transpose(0, 2, 1)
         covariances = np.block([[self.Gamma, cross.transpose(0, 2, 1)], [cross, spectral]])
         return self.pi, means, covariances

@@ -71,7 +71,7 @@ class ForwardTerms:
     @classmethod
     def of(cls, theta: GLLiMParameters) -> ForwardTerms:
         """Prepare theta*, the spectra being shifted to their mean under the model."""
-        centres = np.einsum("kdl,kl->kd", theta.A, theta.c) + theta.b
+        centres = theta.centres()
         shift = theta.pi @ centres
         structure = theta.structure
         basis, root, log_det = update_prior(structure, theta.Sigma, theta.A, theta.Gamma)

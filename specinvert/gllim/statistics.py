@@ -42,8 +42,7 @@ def update_prior(structure: Structure, noise: Array, maps: Array, covariance: Ar
 
 def mean_square(theta: GLLiMParameters) -> Array:
     """Mean square (D,) about the origin of the spectra that theta explains, noise left out."""
-    centres = np.einsum("kdl,kl->kd", theta.A, theta.c) + theta.b
-    return np.asarray(theta.pi @ (centres**2 + np.einsum("kdl,kdl->kd", theta.A @ theta.Gamma, theta.A)))
+    return np.asarray(theta.pi @ (theta.centres() ** 2 + np.einsum("kdl,kdl->kd", theta.A @ theta.Gamma, theta.A)))
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def log_joint(
 
 def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array) -> Array:
     """Observed log-density log p(y_n, t_n) (n,) of data in the units of theta."""
-    origin = theta.pi @ (np.einsum("kdl,kl->kd", theta.A, theta.c) + theta.b)
+    origin = theta.pi @ theta.centres()
     n_t = theta.n_parameters
     scaling = Scaling(origin, np.ones_like(origin), theta.pi @ theta.c[:, :n_t], np.ones(n_t))
     terms = ConditionalTerms.of(scaling.inverse().to_user(theta))

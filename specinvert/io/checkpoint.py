@@ -79,8 +79,7 @@ class CheckpointFile:
                         "converged": state.converged,
                     }
                 )
-                arrays = {name: getattr(state.theta, name) for name in _ARRAYS}
-                for name, array in {**arrays, "log_likelihoods": np.array(state.log_likelihoods)}.items():
+                for name, array in {**state.theta.arrays(), "log_likelihoods": np.array(state.log_likelihoods)}.items():
                     dims = tuple(f"{name}_{axis}" for axis in range(array.ndim))
                     for dim, size in zip(dims, array.shape, strict=True):
                         group.createDimension(dim, size)
