@@ -195,7 +195,7 @@ def posterior_of(theta: GLLiMParameters, spectra: np.ndarray) -> Mixture:
     n, k, size = len(spectra), theta.n_components, theta.A.shape[2]
     shapes = [(n, k), (n, k, size), (n, k, size, size), (n, size), (n, size, size), (n, size), (n,)]
     found = Mixture(*(np.full(shape, np.nan) for shape in shapes))
-    for block in posterior_blocks(theta, spectra):
+    for block in posterior_blocks(theta, spectra, every_component=True):
         rows, part = block.rows, block.posterior
         found.weights[rows], found.means[rows] = part.weights, part.means()
         found.covariances[rows], found.log_evidence[rows] = part.covariance, part.log_evidence

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import SEEDS, SIGMAS, assert_near, covariances
 
-from specinvert.gllim.covariance import EXPANDABLE, SINGULAR, STRUCTURES, Structure
+from specinvert.gllim.covariance import SINGULAR, STRUCTURES, Structure
+from specinvert.gllim.kernels import NEGLIGIBLE, normalize_rows
 from specinvert.gllim.statistics import update_prior
 
 
@@ -174,18 +175,12 @@ def test_products_give_the_distance_with_latents_integrated_out(
     labels = np.arange(n) % k
     spectra = np.einsum("ndq,nq->nd", regression[labels], x) if n else np.zeros((0, d))
     spectra = spectra + np.sqrt(noise) * rng.normal(size=(n, d))
-    rows = np.column_stack([spectra, x, (spectra**2).sum(axis=1)])
-    found = structure.residual_products(small, regression, basis, np.ones(d))(rows, x)
+    log_joint = np.zeros((n, k))
+    explained = structure.log_joint(small, regression, basis, np.ones(d))(spectra, x, log_joint, np.inf)
+    distance = -2.0 * log_joint
 
     values = np.linalg.svd(structure.whiten(small, maps @ np.linalg.cholesky(prior)), compute_uv=False)
     np.testing.assert_allclose(log_det, np.log1p(values**2).sum(axis=1), rtol=1e-9, atol=1e-9)
-    explained = found.inner[:, :size]
-    squares = found.squares.copy() if found.squares.shape[1] else np.zeros((n, k))
-    squares -= 2.0 * np.einsum("nq,nqk->nk", found.x, found.inner[:, size:])
-    distance = squares - (explained**2).sum(axis=1)
-    distance[:, found.formed] = found.left
-    expected_formed = sigma == "full" or 1.0 / noise > EXPANDABLE
-    assert len(found.formed) == (k if expected_formed else 0)
     for j in range(k):
         residual = spectra - x @ regression[j].T
         precision = structure.solve(small, maps)[j]
@@ -198,3 +193,32 @@ def test_products_give_the_distance_with_latents_integrated_out(
         np.testing.assert_allclose(explained[:, :, j] @ root[j].T, latent, rtol=1e-5, atol=1e-7)
         assert_near(root[j] @ root[j].T, inner, 1e-3 if noise < 1e-10 else 1e-6)
     np.testing.assert_array_equal(root, np.tril(root))
+
+
+@given(
+    sigma=st.sampled_from(["iso", "diag"]),
+    seed=SEEDS,
+    k=st.integers(1, 6),
+    d=st.integers(1, 9),
+    size=st.integers(0, 3),
+    decades=st.integers(0, 14),
+)
+def test_what_is_left_out_of_reach_changes_no_bit_of_the_responsibilities(
+    sigma: str, seed: int, k: int, d: int, size: int, decades: int
+) -> None:
+    rng, structure, n = np.random.default_rng(seed), STRUCTURES[sigma], 30
+    noise = 10.0 ** -rng.uniform(0.0, decades, k)
+    small = noise * compact(sigma, seed, k, d) if sigma == "iso" else noise[:, None] * compact(sigma, seed, k, d)
+    maps, prior, centres = rng.normal(size=(k, d, size)), covariances(rng, k, size), rng.normal(size=(k, d, 1))
+    basis, _, _ = update_prior(structure, small, maps, prior)
+    labels = rng.integers(k, size=n)
+    spectra = centres[labels, :, 0] + np.sqrt(noise[labels])[:, None] * rng.normal(size=(n, d))
+    log_joint = structure.log_joint(small, centres, basis, np.ones(d))
+    log_prior, found = rng.normal(size=(1, k)).repeat(n, axis=0), []
+    for reach in (NEGLIGIBLE, np.inf):
+        weights, density = log_prior.copy(), np.empty(n)
+        explained = log_joint(spectra, np.ones((n, 1)), weights, reach).copy()
+        normalize_rows(weights, density)
+        found.append((weights, density, np.where(weights[:, None] > 0.0, explained, 0.0)))
+    for near, every in zip(*found, strict=True):
+        np.testing.assert_array_equal(near, every)

@@ -29,7 +29,7 @@ def label_posterior(theta: GLLiMParameters, request: Request, names: Sequence[st
         "covariance": np.full((n, n_k, n_t, n_t), np.nan),
         "log_evidence": np.full(n, np.nan),
     }
-    for part in posterior_blocks(theta, rows):
+    for part in posterior_blocks(theta, rows, every_component=True):
         block, mixture = part.rows, part.posterior
         made["weight"][block] = mixture.weights
         made["mean"][block] = mixture.means()[..., :n_t]

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from .covariance import Array
+from .arrays import Array
 from .scaling import Moments, Scaling
 from .threads import one_blas_thread
 

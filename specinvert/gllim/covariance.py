@@ -17,97 +17,17 @@ The constraints are those that close section "General Hybrid GLLiM-EM Algorithm"
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-Array = NDArray[np.floating[Any]]
-"""Floating-point arrays; computations are in float64, input may be float32."""
-
+from .arrays import Array
+from .kernels import accumulate_squares
+from .residuals import Basis, Expanded, Formed, LogJoint
 
 SINGULAR = 1e-14
 """Smallest share of a band's own variance that float64 sums can tell from zero."""
-
-
-TILE_ROWS = 192
-"""Rows of one product: BLAS rounds by the shape of a product and by the place of a row in the tiles of its kernels (16,
-24 or 48 rows), and expanded squares amplify that. In tiles of always as many rows, a row's result depends on the row
-alone."""
-
-
-def tiled_product(rows: Array, columns: Array) -> Array:
-    """``rows @ columns`` in float64 for rows (n, D), tile by tile; only a last, smaller tile may round otherwise."""
-    product = np.empty((len(rows), columns.shape[1]))
-    for start in range(0, len(rows), TILE_ROWS):
-        tile = slice(start, start + TILE_ROWS)
-        np.matmul(rows[tile], columns, out=product[tile])
-    return product
-
-
-EXPANDABLE = 1e6
-"""Greatest ratio of signal to noise variance at which squares are expanded: as many digits as it has are lost."""
-
-
-@dataclass(frozen=True)
-class Basis:
-    """Orthonormal columns [upper (K, D, p); lower (K, p, p)]: latents explain p = upper' z of a whitened residual z.
-
-    The squared distance left, z'z - p'p, is also |z - upper p|^2 + |lower p|^2.
-    """
-
-    upper: Array
-    lower: Array
-
-    def explain(self, k: int, z: Array) -> tuple[Array, Array]:
-        """Distances left (n,) and p (n, p) of whitened residuals z (n, D) of component k; nothing cancels."""
-        explained = z @ self.upper[k]
-        left = z - explained @ self.upper[k].T
-        prior = explained @ self.lower[k].T
-        return np.einsum("nd,nd->n", left, left) + np.einsum("np,np->n", prior, prior), explained
-
-
-class Products(NamedTuple):
-    """The matrix products of a block, for whitened residuals z_nk = Sigma_k^-1/2 (y_n - M_k x_n).
-
-    ``inner`` (n, p + q, K) holds upper' z and, for each entry of ``x`` (n, q), the share that makes
-    ``squares - 2 x' inner[p:]`` equal to z'z, ``squares`` (n, K), or (n, 0) where they are in the shares. Where squares
-    may not be expanded, for the components ``formed`` (F,), ``left`` (n, F) are the squared distances left themselves.
-    """
-
-    inner: Array
-    squares: Array
-    x: Array
-    formed: NDArray[np.intp]
-    left: Array
-
-
-ResidualProducts = Callable[[Array, Array], Products]
-"""``products(rows, x)`` of rows (n, D + q + 1) that are [y, x, |y|^2], prepared for one theta."""
-
-
-def form_residuals(
-    whiten: Callable[[Array, int], Array], regression: Array, basis: Basis, formed: NDArray[np.intp]
-) -> Callable[[Array, Array, Array], Array]:
-    """Prepare the distances left of some components from residuals that are formed, not expanded, tile by tile.
-
-    The function takes spectra, x and ``inner`` (n, at least p, K), of which it fills upper' z of those components.
-    """
-    p = basis.upper.shape[2]
-
-    def distances(spectra: Array, x: Array, inner: Array) -> Array:
-        left = np.empty((len(spectra), len(formed)))
-        for start in range(0, len(spectra), TILE_ROWS if len(formed) else len(spectra) + 1):
-            tile = slice(start, start + TILE_ROWS)
-            for f, k in enumerate(formed):
-                z = whiten(spectra[tile] - x[tile] @ regression[k].T, k)
-                left[tile, f], inner[tile, :p, k] = basis.explain(k, z)
-        return left
-
-    return distances
 
 
 class Structure(ABC):
@@ -168,28 +88,19 @@ class Structure(ABC):
         """``Sigma_k^-1/2 columns_k`` for columns (K, D, m), by the root that :meth:`residual_products` takes."""
 
     @abstractmethod
-    def residual_products(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> ResidualProducts:
-        """Prepare the products of residuals y_n - regression_k x_n, regression (K, D, q), with a basis.
+    def log_joint(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> LogJoint:
+        """Prepare the distances of residuals y_n - regression_k x_n, regression (K, D, q), less what a basis explains.
 
-        The last entry of x must be one. ``signal`` (D,) is the mean square of the spectra: where it is far above the
-        noise, residuals are formed.
+        ``signal`` (D,) is the mean square of the spectra.
         """
 
 
 class _Diagonal(Structure):
-    """What iso and diag share: one stacked product, then expanded squares about the training mean."""
+    """What iso and diag share."""
 
     @abstractmethod
     def precision(self, compact: Array) -> Array:
         """Inverse variances as (K, 1) or (K, D)."""
-
-    @abstractmethod
-    def put_squares(self, factor: Array, compact: Array) -> None:
-        """Fill ``factor`` (K,), by which |y|^2 enters the share of x's last entry."""
-
-    @abstractmethod
-    def squares(self, spectra: Array, compact: Array) -> Array:
-        """``y_n' Sigma_k^-1 y_n`` (n, K), or (n, 0) where :meth:`put_squares` has seen to them."""
 
     def solve(self, compact: Array, columns: Array) -> Array:
         return columns * self.precision(compact)[:, :, None]
@@ -197,28 +108,10 @@ class _Diagonal(Structure):
     def whiten(self, compact: Array, columns: Array) -> Array:
         return columns * np.sqrt(self.precision(compact))[:, :, None]
 
-    def residual_products(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> ResidualProducts:
-        n_components, n_bands, q = regression.shape
-        p = basis.upper.shape[2]
+    def log_joint(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> LogJoint:
         precision = self.precision(compact)
-        root = np.sqrt(precision)
-        solved = np.concatenate([basis.upper * root[:, :, None], regression * precision[:, :, None]], axis=2)
-        cross = regression.transpose(0, 2, 1) @ solved
-        stacked = np.zeros((n_bands + q + 1, p + q, n_components))
-        stacked[:n_bands] = solved.transpose(1, 2, 0)
-        stacked[n_bands:-1, :p] = -cross[:, :, :p].transpose(1, 2, 0)
-        stacked[n_bands:-1, p:] = -0.5 * cross[:, :, p:].transpose(1, 2, 0)
-        self.put_squares(stacked[-1, -1], compact)
-        columns = stacked.reshape(n_bands + q + 1, (p + q) * n_components)
-        formed = np.flatnonzero((signal * precision).mean(axis=1) > EXPANDABLE)
-        distances = form_residuals(lambda residual, k: residual * root[k], regression, basis, formed)
-
-        def products(rows: Array, x: Array) -> Products:
-            inner = tiled_product(rows, columns).reshape(len(rows), p + q, n_components)
-            left = distances(rows[:, :n_bands], x, inner)
-            return Products(inner, self.squares(rows[:, :n_bands], compact), x, formed, left)
-
-        return products
+        same = precision.shape[1] == 1
+        return Expanded(np.broadcast_to(precision, regression.shape[:2]), regression, basis, signal, same)
 
 
 class Iso(_Diagonal):
@@ -265,12 +158,6 @@ class Iso(_Diagonal):
     def precision(self, compact: Array) -> Array:
         return 1.0 / compact[:, None]
 
-    def squares(self, spectra: Array, compact: Array) -> Array:
-        return np.empty((len(spectra), 0))
-
-    def put_squares(self, factor: Array, compact: Array) -> None:
-        factor[:] = -0.5 / compact
-
 
 class Diag(_Diagonal):
     """``Sigma_k`` diagonal."""
@@ -290,7 +177,9 @@ class Diag(_Diagonal):
         return compact * scale**2
 
     def second_moments(self, spectra: Array, weights: Array) -> Array:
-        return weights.T @ spectra**2
+        moments = np.zeros(self.moment_shape(weights.shape[1], spectra.shape[1]))
+        accumulate_squares(weights, spectra, moments)
+        return moments
 
     def moment_shape(self, n_components: int, n_bands: int) -> tuple[int, ...]:
         return (n_components, n_bands)
@@ -311,12 +200,6 @@ class Diag(_Diagonal):
 
     def precision(self, compact: Array) -> Array:
         return 1.0 / compact
-
-    def squares(self, spectra: Array, compact: Array) -> Array:
-        return tiled_product(spectra**2, np.ascontiguousarray((1.0 / compact).T))
-
-    def put_squares(self, factor: Array, compact: Array) -> None:
-        factor[:] = 0.0
 
 
 class Full(Structure):
@@ -379,23 +262,14 @@ class Full(Structure):
         factors = np.linalg.cholesky(compact)
         return np.stack([solve_triangular(f, c, lower=True) for f, c in zip(factors, columns, strict=True)])
 
-    def residual_products(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> ResidualProducts:
+    def log_joint(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> LogJoint:
         factors = np.linalg.cholesky(compact)
-        n_components, n_bands, p = basis.upper.shape
-        formed = np.arange(n_components)
 
         def whiten(residual: Array, k: int) -> Array:
             z = solve_triangular(factors[k], residual.T, lower=True, overwrite_b=True, check_finite=False)
             return np.asarray(z.T)
 
-        distances = form_residuals(whiten, regression, basis, formed)
-
-        def products(rows: Array, x: Array) -> Products:
-            inner = np.empty((len(rows), p, n_components))
-            left = distances(rows[:, :n_bands], x, inner)
-            return Products(inner, np.empty((len(rows), 0)), x[:, :0], formed, left)
-
-        return products
+        return Formed(whiten, regression, basis)
 
 
 STRUCTURES: dict[str, Structure] = {s.name: s for s in (Full(), Diag(), Iso())}

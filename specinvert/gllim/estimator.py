@@ -15,8 +15,8 @@ from sklearn.utils import TransformerTags, check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .arrays import Array
 from .chunks import ArrayChunks, Chunk
-from .covariance import Array
 from .parameters import Constraints, GLLiMParameters
 from .posterior import Posterior, posterior_blocks
 from .selection import bic, n_free_parameters

@@ -16,8 +16,8 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from .arrays import Array
 from .chunks import Chunk, ChunkSource
-from .covariance import Array
 from .scaling import Scaling
 
 STARTS = ("kmeans", "kmeans-joint", "kmeans-spectra", "gmm")

@@ -1,7 +1,8 @@
 """The compiled loops between the matrix products: one pass over the rows of a block.
 
-Inner loops run over the components, which are the last axis of every array, so that they vectorise. No NaN and no
-infinity comes in: missing bands are taken out before. All kernels release the GIL and start no threads.
+Inner loops run over components or bands, the last axis of the arrays they read, so that they vectorise; long rows of a
+component stay in the nearest cache while the rows of the block pass by. No NaN comes in: missing bands are taken out
+before. All kernels release the GIL and start no threads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
-from .covariance import Array
+from .arrays import Array
 
 NEGLIGIBLE = 41.5
 """A component whose log-density lies this far below the row's greatest has a responsibility below 1e-18: zero."""
@@ -39,68 +40,33 @@ def summing(function: Function) -> Function:
 
 
 @summing
-def extend_rows(spectra: Array, shift: Array, x: Array, rows: Array) -> None:
-    """Fill ``rows`` (n, D + q + 1) with y - shift, x (n, q) and |y - shift|^2, for spectra (n, D) of any float type.
+def centre_rows(spectra: Array, shift: Array, centred: Array, squares: Array) -> None:
+    """Fill ``centred`` (n, D) with y - shift and ``squares`` (n,) with its square, for spectra of any float type.
 
-    A row with NaN or infinite values has a last entry that is not finite.
+    The square of a row with NaN or infinite values is not finite.
     """
     n_rows, n_bands = spectra.shape
-    q = x.shape[1]
     for n in range(n_rows):
         square = 0.0
         for d in range(n_bands):
             value = spectra[n, d] - shift[d]
-            rows[n, d] = value
+            centred[n, d] = value
             square += value * value
-        for i in range(q):
-            rows[n, n_bands + i] = x[n, i]
-        rows[n, n_bands + q] = square
+        squares[n] = square
 
 
 @compiled
-def log_joint_rows(
-    inner: Array,
-    squares: Array,
-    x: Array,
-    formed: np.ndarray[Any, np.dtype[np.intp]],
-    left: Array,
-    parameters: Array,
-    centre: Array,
-    whitening: Array,
-    log_constant: Array,
-    log_joint: Array,
-) -> None:
-    """Log-density of each row under each component, into ``log_joint`` (n, K).
+def prior_rows(parameters: Array, centre: Array, whitening: Array, log_constant: Array, log_prior: Array) -> None:
+    """Fill ``log_prior`` (n, K) with log_constant_k - |W_k (t - c_k)|^2 / 2.
 
-    ``inner`` (n, p + q, K) holds the whitened latents and, for each entry of ``x`` (n, q), the share that makes
-    ``squares - 2 x' inner[p:]`` the squared distance of the residual; ``squares`` (n, K), or (n, 0) where they are in
-    the shares. ``left`` (n, F) are the distances left of the components ``formed`` (F,), whatever the others say.
-    ``parameters`` (n, L_t) have density N(centre, (W' W)^-1), ``centre`` (L_t, K), lower triangular ``whitening`` W
-    (L_t, L_t, K).
+    ``centre`` c is (L_t, K), lower triangular ``whitening`` W (L_t, L_t, K).
     """
-    n_rows, n_components = log_joint.shape
-    q, n_t = x.shape[1], centre.shape[0]
-    p = inner.shape[1] - q
-    distance = np.empty(n_components)
+    n_rows, n_t = parameters.shape
+    n_components = len(log_constant)
     part = np.empty(n_components)
     for n in range(n_rows):
-        if squares.shape[1] > 0:
-            for k in range(n_components):
-                distance[k] = squares[n, k]
-        else:
-            for k in range(n_components):
-                distance[k] = 0.0
-        for i in range(q):
-            twice = 2.0 * x[n, i]
-            for k in range(n_components):
-                distance[k] -= twice * inner[n, p + i, k]
         for k in range(n_components):
-            distance[k] = max(distance[k], 0.0)
-        for i in range(p):
-            for k in range(n_components):
-                distance[k] -= inner[n, i, k] * inner[n, i, k]
-        for f in range(len(formed)):
-            distance[formed[f]] = left[n, f]
+            log_prior[n, k] = log_constant[k]
         for i in range(n_t):
             for k in range(n_components):
                 part[k] = 0.0
@@ -109,26 +75,181 @@ def log_joint_rows(
                 for k in range(n_components):
                     part[k] += whitening[i, j, k] * (tj - centre[j, k])
             for k in range(n_components):
-                distance[k] += part[k] * part[k]
+                log_prior[n, k] -= 0.5 * part[k] * part[k]
+
+
+@summing
+def expand_rows(
+    spectra: Array,
+    x: Array,
+    product: Array,
+    squares: Array,
+    precision: Array,
+    cross: Array,
+    quadratic: Array,
+    log_joint: Array,
+) -> None:
+    """Take half the distances left, z'z - p'p, from ``log_joint`` (n, K) in place, squares being expanded.
+
+    ``product`` (n, p + q, K) of y with upper and whitened regressors holds p = upper' z when done; its last q entries
+    stay. ``cross`` (q, p, K) are the products of upper with the regressors, ``quadratic`` (q (q + 1) / 2, K) of the
+    regressors with each other, halved on the diagonal. y'y in the metric of Sigma is ``squares`` (n, K) or, where that
+    is (n, 0), the square of y times ``precision`` (K,).
+    """
+    n_rows, n_components = log_joint.shape
+    q, p, n_bands = x.shape[1], cross.shape[1], spectra.shape[1]
+    half = np.empty(n_components)
+    for n in range(n_rows):
+        if squares.shape[1] > 0:
+            for k in range(n_components):
+                half[k] = 0.5 * squares[n, k]
+        else:
+            square = 0.0
+            for d in range(n_bands):
+                square += spectra[n, d] * spectra[n, d]
+            for k in range(n_components):
+                half[k] = 0.5 * square * precision[k]
+        pair = 0
+        for i in range(q):
+            factor = x[n, i]
+            for k in range(n_components):
+                half[k] -= factor * product[n, p + i, k]
+            for j in range(i, q):
+                both = factor * x[n, j]
+                for k in range(n_components):
+                    half[k] += both * quadratic[pair, k]
+                pair += 1
         for k in range(n_components):
-            log_joint[n, k] = log_constant[k] - 0.5 * distance[k]
+            half[k] = max(half[k], 0.0)
+        for i in range(p):
+            for j in range(q):
+                factor = x[n, j]
+                for k in range(n_components):
+                    product[n, i, k] -= factor * cross[j, i, k]
+            for k in range(n_components):
+                half[k] -= 0.5 * product[n, i, k] * product[n, i, k]
+        for k in range(n_components):
+            log_joint[n, k] -= half[k]
+
+
+@summing
+def form_rows(
+    spectra: Array,
+    x: Array,
+    product: Array,
+    coarse: np.ndarray[Any, Any],
+    log_prior: Array,
+    precision: Array,
+    lengths: Array,
+    gamma: float,
+    root: Array,
+    regression: Array,
+    upper: Array,
+    lower: Array,
+    reach: float,
+    log_joint: Array,
+) -> None:
+    """Put right ``log_joint`` (n, K) of :func:`expand_rows` for the components ``coarse`` (F,), which cancel.
+
+    Each entry of p and of the shares is off by at most gamma |(y, x)| ``lengths`` (p + q, F), the square of y in the
+    metric of Sigma by gamma |y|^2 ``precision`` (F,): where the log-density may be within ``reach`` of the row's
+    greatest, the residual is formed, else it is -inf. ``log_prior`` (n, F) are the entries before; ``root`` (F, D),
+    ``regression`` (F, q, D), ``upper`` (F, p, D) and ``lower`` (F, p, p) are of the coarse components.
+    """
+    n_rows, n_components = log_joint.shape
+    q, n_bands, n_p, n_coarse = x.shape[1], spectra.shape[1], upper.shape[1], len(coarse)
+    fine = np.ones(n_components, dtype=np.bool_)
+    for k in coarse:
+        fine[k] = False
+    slack = np.empty(n_coarse)
+    z = np.empty(n_bands)
+    for n in range(n_rows):
+        square = 0.0
+        for d in range(n_bands):
+            square += spectra[n, d] * spectra[n, d]
+        length = square
+        for i in range(q):
+            length += x[n, i] * x[n, i]
+        off = gamma * np.sqrt(length)
+        top = -np.inf
+        for k in range(n_components):
+            if fine[k] and log_joint[n, k] > top:
+                top = log_joint[n, k]
+        for f in range(n_coarse):
+            k = coarse[f]
+            bound = gamma * (square * precision[f] + abs(log_prior[n, f]))
+            for i in range(q):
+                bound += 2.0 * abs(x[n, i]) * off * lengths[n_p + i, f]
+            for i in range(n_p):
+                blur = off * lengths[i, f]
+                bound += blur * (2.0 * abs(product[n, i, k]) + blur)
+            slack[f] = bound
+            if log_joint[n, k] - bound > top:
+                top = log_joint[n, k] - bound
+        for f in range(n_coarse):
+            k = coarse[f]
+            if log_joint[n, k] + slack[f] < top - reach:
+                log_joint[n, k] = -np.inf
+                continue
+            for d in range(n_bands):
+                z[d] = spectra[n, d]
+            for i in range(q):
+                factor = x[n, i]
+                for d in range(n_bands):
+                    z[d] -= factor * regression[f, i, d]
+            for d in range(n_bands):
+                z[d] *= root[f, d]
+            for i in range(n_p):
+                value = 0.0
+                for d in range(n_bands):
+                    value += upper[f, i, d] * z[d]
+                product[n, i, k] = value
+            left = 0.0
+            for i in range(n_p):
+                value = 0.0
+                for j in range(n_p):
+                    value += lower[f, i, j] * product[n, j, k]
+                left += value * value
+                factor = product[n, i, k]
+                for d in range(n_bands):
+                    z[d] -= upper[f, i, d] * factor
+            for d in range(n_bands):
+                left += z[d] * z[d]
+            log_joint[n, k] = log_prior[n, f] - 0.5 * left
 
 
 @compiled
-def normalize_rows(log_joint: Array, log_density: Array) -> int:
-    """Log-sum-exp of each row into ``log_density`` (n,), the normalised weights in place; how many are not zero."""
-    n_rows, n_components = log_joint.shape
-    active = 0
+def _members(values: Array, none: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Rows of each component of ``values`` (n, K) that are not ``none``, (K, n), and how many (K,)."""
+    n_rows, n_components = values.shape
+    members = np.empty((n_components, n_rows), dtype=np.int32)
+    count = np.zeros(n_components, dtype=np.int32)
     for n in range(n_rows):
-        top = log_joint[n, 0]
-        for k in range(1, n_components):
+        for k in range(n_components):
+            if values[n, k] != none:
+                members[k, count[k]] = n
+                count[k] += 1
+    return members, count
+
+
+@compiled
+def normalize_rows(log_joint: Array, log_density: Array) -> None:
+    """Log-sum-exp of each row into ``log_density`` (n,), the normalised weights in place."""
+    n_rows, n_components = log_joint.shape
+    whole = n_components - n_components % 4
+    for n in range(n_rows):
+        t0, t1, t2, t3 = log_joint[n, 0], -np.inf, -np.inf, -np.inf
+        for k in range(0, whole, 4):
+            t0, t1 = max(t0, log_joint[n, k]), max(t1, log_joint[n, k + 1])
+            t2, t3 = max(t2, log_joint[n, k + 2]), max(t3, log_joint[n, k + 3])
+        top = max(max(t0, t1), max(t2, t3))
+        for k in range(whole, n_components):
             top = max(top, log_joint[n, k])
         total = 0.0
         for k in range(n_components):
             below = log_joint[n, k] - top
             if below > -NEGLIGIBLE:
                 weight = np.exp(below)
-                active += 1
                 total += weight
                 log_joint[n, k] = weight
             else:
@@ -137,7 +258,6 @@ def normalize_rows(log_joint: Array, log_density: Array) -> int:
         for k in range(n_components):
             log_joint[n, k] *= scale
         log_density[n] = top + np.log(total)
-    return active
 
 
 @compiled
@@ -155,6 +275,24 @@ def _regressor(n: int, k: int, latent: Array, root: Array, mean: Array, paramete
 
 
 @compiled
+def _add_products(factors: Array, spectra: Array, active: np.ndarray[Any, Any], sums: Array) -> None:
+    """Add ``factors' spectra[active]`` to ``sums`` (m, D), factors (count, m): four rows at a time."""
+    count, m = factors.shape
+    n_bands = spectra.shape[1]
+    for first in range(0, count - 3, 4):
+        n0, n1, n2, n3 = active[first], active[first + 1], active[first + 2], active[first + 3]
+        for i in range(m):
+            f0, f1, f2, f3 = factors[first, i], factors[first + 1, i], factors[first + 2, i], factors[first + 3, i]
+            for d in range(n_bands):
+                sums[i, d] += f0 * spectra[n0, d] + f1 * spectra[n1, d] + f2 * spectra[n2, d] + f3 * spectra[n3, d]
+    for row in range(count - count % 4, count):
+        for i in range(m):
+            f0 = factors[row, i]
+            for d in range(n_bands):
+                sums[i, d] += f0 * spectra[active[row], d]
+
+
+@compiled
 def accumulate_rows(
     weights: Array,
     latent: Array,
@@ -167,42 +305,34 @@ def accumulate_rows(
 ) -> None:
     """Add the rows of a block to the sums of the components that answer for them: cost of the weights not zero.
 
-    With x = [1; t; w]: ``outer`` (K, 1 + L, 1 + L) of r x x' and ``sums`` (K, 1 + L, D) of r x y'.
+    With x = [1; t; w], w = mean_k + root_k latent[n, :, k]: ``outer`` (K, 1 + L, 1 + L) of r x x' and ``sums``
+    (K, 1 + L, D) of r x y'.
     """
-    n_rows, n_components = weights.shape
-    size, n_bands = sums.shape[1], sums.shape[2]
+    size = sums.shape[1]
+    rx = np.empty((len(weights), size))
     x = np.empty(size)
-    for n in range(n_rows):
-        for k in range(n_components):
-            r = weights[n, k]
-            if r != 0.0:
-                _regressor(n, k, latent, root, mean, parameters, x)
-                for i in range(size):
-                    rx = r * x[i]
-                    for j in range(size):
-                        outer[k, i, j] += rx * x[j]
-                    for d in range(n_bands):
-                        sums[k, i, d] += rx * spectra[n, d]
+    members, count = _members(weights, 0.0)
+    for k in range(len(members)):
+        for row in range(count[k]):
+            n = members[k, row]
+            _regressor(n, k, latent, root, mean, parameters, x)
+            for i in range(size):
+                rx[row, i] = weights[n, k] * x[i]
+                for j in range(size):
+                    outer[k, i, j] += rx[row, i] * x[j]
+        _add_products(rx[: count[k]], spectra, members[k], sums[k])
 
 
 @compiled
-def weighted_rows(
-    weights: Array, latent: Array, root: Array, mean: Array, parameters: Array, outer: Array, rows: Array
-) -> None:
-    """Like :func:`accumulate_rows`, but write r x into ``rows`` (n, K, 1 + L), zero at first, for a product with y."""
-    n_rows, n_components = weights.shape
-    size = outer.shape[1]
-    x = np.empty(size)
-    for n in range(n_rows):
-        for k in range(n_components):
-            r = weights[n, k]
-            if r != 0.0:
-                _regressor(n, k, latent, root, mean, parameters, x)
-                for i in range(size):
-                    rx = r * x[i]
-                    rows[n, k, i] = rx
-                    for j in range(size):
-                        outer[k, i, j] += rx * x[j]
+def accumulate_squares(weights: Array, spectra: Array, sums: Array) -> None:
+    """Add r y^2 to ``sums`` (K, D), for weights (n, K) and spectra (n, D)."""
+    r = np.empty((len(weights), 1))
+    squares = spectra * spectra
+    members, count = _members(weights, 0.0)
+    for k in range(len(members)):
+        for row in range(count[k]):
+            r[row, 0] = weights[members[k, row], k]
+        _add_products(r[: count[k]], squares, members[k], sums[k : k + 1])
 
 
 @compiled

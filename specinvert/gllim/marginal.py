@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .arrays import Array
 from .chunks import Chunk, ChunkSource
-from .covariance import STRUCTURES, Array
+from .covariance import STRUCTURES
 from .initialize import Start
 from .maximization import Floor, LatentPrior, maximization
 from .parameters import Constraints, GLLiMParameters

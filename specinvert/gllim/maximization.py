@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .covariance import SINGULAR, STRUCTURES, Array, Structure
+from .arrays import Array
+from .covariance import SINGULAR, STRUCTURES, Structure
 from .parameters import Constraints, GLLiMParameters
 from .statistics import SufficientStatistics
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .covariance import STRUCTURES, Array, Structure
+from .arrays import Array
+from .covariance import STRUCTURES, Structure
 
 GAMMA_STRUCTURES = ("full", "diag", "iso")
 

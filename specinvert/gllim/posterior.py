@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from .covariance import TILE_ROWS, Array, ResidualProducts
-from .kernels import extend_rows, mixture_moments, normalize_rows
+from .arrays import Array
+from .kernels import NEGLIGIBLE, centre_rows, mixture_moments, normalize_rows
 from .parameters import GLLiMParameters
-from .statistics import LOG_2PI, log_joint, mean_square, update_prior
+from .residuals import TILE_ROWS, LogJoint
+from .statistics import LOG_2PI, mean_square, update_prior
 
 BLOCK_ROWS = 4 * TILE_ROWS
-"""Spectra a block. The last block is padded to whole tiles: with BLAS in one thread, a spectrum's posterior has the
-same bits in whatever company it comes."""
+"""Spectra a block: with BLAS in one thread, a spectrum's posterior has the same bits in whatever company it comes."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class Posterior:
 
     Attributes
     ----------
-    weights : (n, K), summing to one.
-    latent : (n, L, K), root : (K, L, L) lower triangular, prior_mean : (K, L).
+    weights : (n, K), summing to one; below 1e-18 they are zero.
+    latent : (n, L, K), less exact where the weight is zero, unless every component was asked for.
+    root : (K, L, L) lower triangular, prior_mean : (K, L).
     covariance : (K, L, L) Sigma*_k, the same for all spectra.
     log_evidence : (n,) log p(y).
     """
@@ -61,7 +62,7 @@ class Posterior:
 class ForwardTerms:
     """Theta, prepared for log p(y) and the posterior of complete spectra."""
 
-    products: ResidualProducts
+    residuals: LogJoint
     shift: Array
     prior_mean: Array
     covariance: Array
@@ -78,7 +79,7 @@ class ForwardTerms:
         signal = mean_square(replace(theta, b=theta.b - shift))
         log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)
         return cls(
-            products=structure.residual_products(theta.Sigma, (centres - shift)[:, :, None], basis, signal),
+            residuals=structure.log_joint(theta.Sigma, (centres - shift)[:, :, None], basis, signal),
             shift=shift,
             prior_mean=theta.c,
             covariance=root @ root.transpose(0, 2, 1),
@@ -86,19 +87,17 @@ class ForwardTerms:
             log_constant=np.log(theta.pi) - 0.5 * (log_det + theta.n_bands * LOG_2PI),
         )
 
-    def extend(self, spectra: Array) -> Array:
-        """Spectra (n, D) as rows [y, 1, |y|^2] about the model's mean, padded to whole tiles by zeros."""
-        n, n_bands = spectra.shape
-        rows = np.zeros((-(-n // TILE_ROWS) * TILE_ROWS, n_bands + 2))
-        extend_rows(spectra, self.shift, np.ones((n, 1)), rows)
-        return rows
+    def centre(self, spectra: Array) -> tuple[Array, Array]:
+        """Spectra about the model's mean in float64, and their squares (n,), not finite where bands are missing."""
+        centred, squares = np.empty(spectra.shape), np.empty(len(spectra))
+        centre_rows(spectra, self.shift, centred, squares)
+        return centred, squares
 
-    def posterior(self, rows: Array, n: int) -> Posterior:
-        """Posterior of the first n of extended rows, none of them with NaN."""
-        n_components = len(self.log_constant)
-        unknown = np.empty((len(rows), 0)), np.empty((0, n_components)), np.empty((0, 0, n_components))
-        weights, latent = log_joint(self.products, rows, np.ones((len(rows), 1)), *unknown, self.log_constant)
-        weights, latent = weights[:n], latent[:n]
+    def posterior(self, centred: Array, reach: float) -> Posterior:
+        """Posterior of spectra about the model's mean, without NaN; components within ``reach`` of the greatest."""
+        n = len(centred)
+        weights = np.repeat(self.log_constant[None], n, axis=0)
+        latent = self.residuals(centred, np.ones((n, 1)), weights, reach)
         log_evidence = np.empty(n)
         normalize_rows(weights, log_evidence)
         return Posterior(weights, latent, self.root, self.prior_mean, self.covariance, log_evidence)
@@ -113,37 +112,39 @@ class Block:
     posterior: Posterior
 
 
-def posterior_blocks(theta: GLLiMParameters, spectra: Array) -> Iterator[Block]:
+def posterior_blocks(theta: GLLiMParameters, spectra: Array, every_component: bool = False) -> Iterator[Block]:
     """Posteriors of spectra (n, D) in blocks of rows.
 
     Non-finite bands are missing; rows that miss the same bands share theta. Rows without a band are in no block.
+    ``every_component`` sets the latents of components of weight zero too.
     """
+    reach = np.inf if every_component else NEGLIGIBLE
     terms = ForwardTerms.of(theta)
     holed = []
     for start in range(0, len(spectra), BLOCK_ROWS):
         values = spectra[start : start + BLOCK_ROWS]
-        rows = terms.extend(values)
-        finite = np.isfinite(rows[: len(values), -1])
+        centred, squares = terms.centre(values)
+        finite = np.isfinite(squares)
         if finite.all():
-            yield Block(slice(start, start + len(values)), True, terms.posterior(rows, len(values)))
+            yield Block(slice(start, start + len(values)), True, terms.posterior(centred, reach))
             continue
         holed.append(start + np.flatnonzero(~finite))
         whole = np.flatnonzero(finite)
         if len(whole):
-            yield Block(start + whole, True, terms.posterior(terms.extend(values[whole]), len(whole)))
+            yield Block(start + whole, True, terms.posterior(centred[whole], reach))
     if holed:
-        yield from _holed_blocks(theta, spectra, np.concatenate(holed))
+        yield from _holed_blocks(theta, spectra, np.concatenate(holed), reach)
 
 
-def _holed_blocks(theta: GLLiMParameters, spectra: Array, holed: NDArray[np.intp]) -> Iterator[Block]:
+def _holed_blocks(theta: GLLiMParameters, spectra: Array, holed: NDArray[np.intp], reach: float) -> Iterator[Block]:
     every = np.arange(theta.n_bands)
     for members, valid in band_patterns(np.isfinite(spectra[holed])):
         rows, bands = holed[members], every[valid]
         terms = ForwardTerms.of(theta.select_bands(bands))
         for start in range(0, len(rows), BLOCK_ROWS):
             block = rows[start : start + BLOCK_ROWS]
-            extended = terms.extend(spectra[np.ix_(block, bands)])
-            yield Block(block, len(bands) == theta.n_bands, terms.posterior(extended, len(block)))
+            centred, _ = terms.centre(spectra[np.ix_(block, bands)])
+            yield Block(block, len(bands) == theta.n_bands, terms.posterior(centred, reach))
 
 
 def band_patterns(valid: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .covariance import Array
+from .arrays import Array
 from .parameters import GLLiMParameters
 
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from .arrays import Array
 from .chunks import Chunk, block_rows
-from .covariance import STRUCTURES, Array, Basis, ResidualProducts, Structure
-from .kernels import accumulate_rows, extend_rows, log_joint_rows, normalize_rows, weighted_rows
+from .covariance import STRUCTURES, Structure
+from .kernels import NEGLIGIBLE, accumulate_rows, normalize_rows, prior_rows
 from .parameters import GLLiMParameters
+from .residuals import Basis, LogJoint
 from .scaling import Scaling
 
 LOG_2PI = float(np.log(2.0 * np.pi))
-DENSE_SHARE = 0.3
-"""Share of responsibilities that are not zero from which one dense product beats sums over the rows they are of."""
 
 
 def update_prior(structure: Structure, noise: Array, maps: Array, covariance: Array) -> tuple[Basis, Array, Array]:
@@ -51,14 +51,14 @@ class ConditionalTerms:
 
     Attributes
     ----------
-    products : of the residuals y - A_t t - b - A_w c_w with the basis of what latents explain.
+    residuals : log-densities of y - A_t t - b - A_w c_w, latents integrated out.
     latent_mean : (K, L_w) c_w.
     latent_covariance : (K, L_w, L_w) S_w of eq. SOLVA_EWstep3, ``root`` a triangular root of it.
     centre : (L_t, K) c_t. whitening : (L_t, L_t, K), inverse Cholesky factor of Gamma_t.
     log_constant : (K,) log pi_k and the normalisation of both densities.
     """
 
-    products: ResidualProducts
+    residuals: LogJoint
     latent_mean: Array
     latent_covariance: Array
     root: Array
@@ -79,7 +79,7 @@ class ConditionalTerms:
         log_det = structure.log_det(theta.Sigma, n_bands) + log_det_latent + log_det_t
         regression = np.concatenate([maps_t, intercept[:, :, None]], axis=2)
         return cls(
-            products=structure.residual_products(theta.Sigma, regression, basis, mean_square(theta)),
+            residuals=structure.log_joint(theta.Sigma, regression, basis, mean_square(theta)),
             latent_mean=latent_mean,
             latent_covariance=root @ root.transpose(0, 2, 1),
             root=root,
@@ -89,28 +89,12 @@ class ConditionalTerms:
         )
 
     def log_joint(self, spectra: Array, parameters: Array) -> tuple[Array, Array]:
-        """Log of pi_k p(y_n, t_n | k) (n, K), and the whitened latents (n, L_w, K) about c_w."""
-        n, n_bands = spectra.shape
+        """Log of pi_k p(y_n, t_n | k) (n, K), -inf where negligible, and the whitened latents (n, L_w, K) about c_w."""
+        n = len(spectra)
+        densities = np.empty((n, len(self.log_constant)))
+        prior_rows(parameters, self.centre, self.whitening, self.log_constant, densities)
         x = np.concatenate([parameters, np.ones((n, 1))], axis=1)
-        rows = np.empty((n, n_bands + x.shape[1] + 1))
-        extend_rows(spectra, np.zeros(n_bands), x, rows)
-        return log_joint(self.products, rows, x, parameters, self.centre, self.whitening, self.log_constant)
-
-
-def log_joint(
-    products: ResidualProducts,
-    rows: Array,
-    x: Array,
-    parameters: Array,
-    centre: Array,
-    whitening: Array,
-    log_constant: Array,
-) -> tuple[Array, Array]:
-    """Matrix products and one compiled pass over ``rows`` [y, x, |y|^2]: log-densities and whitened latents."""
-    inner, squares, x, formed, left = products(rows, x)
-    densities = np.empty((len(rows), len(log_constant)))
-    log_joint_rows(inner, squares, x, formed, left, parameters, centre, whitening, log_constant, densities)
-    return densities, inner[:, : inner.shape[1] - x.shape[1]]
+        return densities, self.residuals(spectra, x, densities, NEGLIGIBLE)
 
 
 def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array) -> Array:
@@ -181,18 +165,11 @@ class SufficientStatistics:
 
         x = [t; w] has the chunk's parameters and the latents ``latent_mean + root latent``, latent (n, L_w, K).
         """
-        n, n_components = weights.shape
+        n_components, n_bands = weights.shape[1], chunk.spectra.shape[1]
         size = 1 + chunk.parameters.shape[1] + latent.shape[1]
         outer = np.zeros((n_components, size, size))
-        pairs = (weights, latent, root, latent_mean, chunk.parameters)
-        if np.count_nonzero(weights) < DENSE_SHARE * weights.size:
-            sums = np.zeros((n_components, size, chunk.spectra.shape[1]))
-            accumulate_rows(*pairs, chunk.spectra, outer, sums)
-        else:
-            rows = np.zeros((n, n_components, size))
-            weighted_rows(*pairs, outer, rows)
-            products = rows.reshape(n, n_components * size).T @ chunk.spectra
-            sums = products.reshape(n_components, size, -1)
+        sums = np.zeros((n_components, size, n_bands))
+        accumulate_rows(weights, latent, root, latent_mean, chunk.parameters, chunk.spectra, outer, sums)
         return cls(
             total=float(chunk.weights.sum()),
             log_likelihood=log_likelihood,

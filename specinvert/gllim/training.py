@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from .arrays import Array
 from .chunks import ChunkSource, DataMoments, moments_of
-from .covariance import Array
 from .em import Fit, Problem, State, Stopping, run_em
 from .initialize import STARTS, GivenResponsibilities, Start, find_start
 from .maximization import Floor, LatentPrior
