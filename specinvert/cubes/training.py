@@ -90,8 +90,7 @@ def read_training(
     samples = array.transpose(*sample_dims, dim)
     source: ArrayChunks | DaskChunks
     if is_lazy(array):
-        rows = samples.data.reshape((-1, samples.shape[-1]))
-        source = delayed_chunks(rows, values, frequencies, given)
+        source = delayed_chunks(samples.data, values, frequencies, given)
         if persist is True or (persist == "auto" and array.nbytes <= PERSIST_BYTES):
             source = source.persist()
     else:
@@ -101,7 +100,7 @@ def read_training(
         raise ValueError(f"{count.describe(names)}; drop them first or pass missing='drop'")
     if count.rows:
         logger.warning("%s; they are left out", count.describe(names))
-        source = source.apply(_finite_rows)
+        source = source.where(_finite) if isinstance(source, DaskChunks) else source.apply(_finite_rows)
     units = array.attrs.get("units")
     return TrainingSet(
         source=source,
@@ -177,9 +176,12 @@ class _Missing:
         return f"{self.rows} training samples hold NaN or infinite values ({', '.join(parts)})"
 
 
+def _finite(chunk: Chunk) -> np.ndarray:
+    return np.asarray(np.isfinite(chunk.spectra).all(axis=1) & np.isfinite(chunk.parameters).all(axis=1))
+
+
 def _finite_rows(chunk: Chunk) -> Chunk:
-    finite = np.isfinite(chunk.spectra).all(axis=1) & np.isfinite(chunk.parameters).all(axis=1)
-    return chunk.rows(finite)
+    return chunk.rows(_finite(chunk))
 
 
 def _text_attrs(attrs: dict[Any, Any]) -> dict[str, str]:
