@@ -26,9 +26,9 @@ _PUBLIC = {
     "open_cube": "io.open",
     "save_maps": "io.writers",
 }
-_MODULES = ("gllim",)
+_MODULES = ("gllim", "nuisance")
 
-__all__ = ["GLLiMInverter", "gllim", "load_inverter", "nrmse", "open_cube", "save_maps"]
+__all__ = ["GLLiMInverter", "gllim", "load_inverter", "nrmse", "nuisance", "open_cube", "save_maps"]
 
 
 def __getattr__(name: str) -> Any:

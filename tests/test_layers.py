@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "specinvert"
-LAYERS = ("cli", "demo", "accessor", "inverter", "diagnostics", "io", "physics", "baselines", "cubes", "gllim")
+LAYERS = (
+    "cli",
+    "demo",
+    "accessor",
+    "inverter",
+    "diagnostics",
+    "io",
+    "physics",
+    "nuisance",
+    "baselines",
+    "cubes",
+    "gllim",
+)
 """From the top down; the package's own __init__ is above them all."""
 ALLOWED = {
     "gllim": {"numpy", "scipy", "sklearn", "numba", "threadpoolctl"},
