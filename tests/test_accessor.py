@@ -26,7 +26,7 @@ import specinvert
 from specinvert import GLLiMInverter
 from specinvert.accessor import GLLiMDataArrayAccessor, GLLiMDatasetAccessor
 
-PUBLIC = {"GLLiMInverter", "gllim", "load_inverter", "nrmse", "open_cube", "save_maps"}
+PUBLIC = {"GLLiMInverter", "gllim", "load_inverter", "nrmse", "nuisance", "open_cube", "save_maps"}
 
 
 @pytest.fixture(params=["inverter", "path", "string"])

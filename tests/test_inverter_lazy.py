@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cloudpickle
@@ -31,6 +32,7 @@ from threadpoolctl import threadpool_info
 from specinvert import GLLiMInverter, load_inverter
 from specinvert.cubes.engine import BlockInverter
 from specinvert.cubes.outputs import declare_outputs
+from specinvert.gllim.threads import one_blas_thread
 
 EVERY = ("mean", "std", "cov", "latent", "log_evidence", "flag")
 NOISES = {0.02: "noise of 4 % of the signal", 5e-4: "noise of 1e-3 of the signal"}
@@ -253,6 +255,22 @@ def test_blocks_leave_the_threads_of_blas_as_they_were() -> None:
     maps.compute(scheduler="threads", num_workers=4)
     fitted(1).invert(make_cube(), outputs=EVERY)
     assert pools() == before
+
+
+def test_blas_is_held_to_one_thread_in_whichever_thread_enters_first() -> None:
+    def blas() -> list[int]:
+        return [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+
+    def inside() -> list[int]:
+        with one_blas_thread():
+            return blas()
+
+    before = blas()
+    assert set(inside()) == {1}
+    with ThreadPoolExecutor(1) as pool:
+        assert set(pool.submit(inside).result()) == {1}
+    assert set(inside()) == {1}
+    assert blas() == before
 
 
 def test_many_threads_may_share_an_inverter() -> None:

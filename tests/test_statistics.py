@@ -7,7 +7,7 @@ import pytest
 
 from specinvert.gllim.chunks import Chunk
 from specinvert.gllim.covariance import STRUCTURES
-from specinvert.gllim.statistics import SufficientStatistics
+from specinvert.gllim.statistics import Accumulator, SufficientStatistics
 
 N_COMPONENTS, N_BANDS, N_PARAMETERS, N_LATENT = 3, 5, 2, 1
 
@@ -19,7 +19,9 @@ def statistics_of(n: int, sigma: str, seed: int) -> SufficientStatistics:
     latent = rng.normal(size=(n, N_LATENT, N_COMPONENTS))
     root = np.ones((N_COMPONENTS, N_LATENT, N_LATENT))
     mean = np.zeros((N_COMPONENTS, N_LATENT))
-    return SufficientStatistics.weighted(chunk, weights, latent, root, mean, STRUCTURES[sigma], float(n))
+    accumulator = Accumulator(STRUCTURES[sigma], root, mean, N_PARAMETERS, N_BANDS)
+    accumulator.add(chunk, weights, latent, float(n))
+    return accumulator.statistics()
 
 
 def assert_equal(first: SufficientStatistics, second: SufficientStatistics, rtol: float = 0.0) -> None:

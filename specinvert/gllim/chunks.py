@@ -23,6 +23,8 @@ from .threads import one_blas_thread
 
 BLOCK_NUMBERS = 2**19
 """Float64 numbers that a block's largest temporary may hold: 4 MB, near a core's cache."""
+LEAST_ROWS = 1024
+"""Rows below which a block is not split for the sake of threads."""
 LANES = 16
 """Runs of consecutive blocks summed on their own; fixed, so that sums do not depend on the number of threads."""
 
@@ -77,9 +79,8 @@ def block_rows(row_numbers: int) -> int:
     return int(np.clip(BLOCK_NUMBERS // max(row_numbers, 1), 64, 8192))
 
 
-def blocks(chunk: Chunk, row_numbers: int) -> Iterator[Chunk]:
-    """The chunk's row blocks; an empty chunk gives one empty block."""
-    size = block_rows(row_numbers)
+def blocks(chunk: Chunk, size: int) -> Iterator[Chunk]:
+    """The chunk's blocks of rows; an empty chunk gives one empty block."""
     for start in range(0, max(len(chunk), 1), size):
         yield chunk.rows(slice(start, start + size))
 
@@ -87,7 +88,7 @@ def blocks(chunk: Chunk, row_numbers: int) -> Iterator[Chunk]:
 def sum_blocks(function: Callable[[Chunk], Sum], chunk: Chunk, scaling: Scaling | None, row_numbers: int) -> Sum:
     """Sum of ``function`` over the row blocks of one chunk, in order, with BLAS in one thread."""
     with one_blas_thread():
-        return reduce(add, (function(block.scaled(scaling)) for block in blocks(chunk, row_numbers)))
+        return reduce(add, (function(block.scaled(scaling)) for block in blocks(chunk, block_rows(row_numbers))))
 
 
 class ArrayChunks:
@@ -98,7 +99,9 @@ class ArrayChunks:
 
     def sum(self, function: Callable[[Chunk], Sum], scaling: Scaling | None = None, row_numbers: int = 1) -> Sum:
         """Sum over row blocks, in fixed lanes that threads share."""
-        pieces = [block for chunk in self.chunks for block in blocks(chunk, row_numbers)]
+        lane_rows = -(-sum(map(len, self.chunks)) // LANES)
+        size = min(block_rows(row_numbers), max(lane_rows, LEAST_ROWS))
+        pieces = [block for chunk in self.chunks for block in blocks(chunk, size)]
         bounds = np.linspace(0, len(pieces), min(LANES, len(pieces)) + 1).astype(int)
 
         def lane(index: int) -> Sum:

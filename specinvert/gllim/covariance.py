@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular
 
 from .arrays import Array
 from .kernels import accumulate_squares
-from .residuals import Basis, Expanded, Formed, LogJoint
+from .residuals import TILE_ROWS, Basis, Expanded, Formed, LogJoint
 
 SINGULAR = 1e-14
 """Smallest share of a band's own variance that float64 sums can tell from zero."""
@@ -34,6 +34,8 @@ class Structure(ABC):
     """What the algorithm needs of K covariances that share a structure."""
 
     name: str
+    rows: int
+    """Rows to take at a time in training: what they need stays in the cache, or is worth a product."""
 
     @abstractmethod
     def n_free(self, n_bands: int) -> int:
@@ -52,12 +54,12 @@ class Structure(ABC):
         """The compact covariances of ``scale * y``, scale (D,)."""
 
     @abstractmethod
-    def second_moments(self, spectra: Array, weights: Array) -> Array:
-        """Sum over rows of ``weights[n, k] y_n y_n'`` in compact form; iso holds the trace."""
+    def add_second_moments(self, spectra: Array, weights: Array, moments: Array) -> None:
+        """Add the sum over rows of ``weights[n, k] y_n y_n'`` in compact form; iso holds the trace."""
 
     @abstractmethod
     def moment_shape(self, n_components: int, n_bands: int) -> tuple[int, ...]:
-        """Shape of :meth:`second_moments`."""
+        """Shape of the second moments."""
 
     @abstractmethod
     def residual(self, yy: Array, mean: Array, maps: Array, xy: Array, xx: Array) -> Array:
@@ -98,6 +100,8 @@ class Structure(ABC):
 class _Diagonal(Structure):
     """What iso and diag share."""
 
+    rows = 6 * TILE_ROWS
+
     @abstractmethod
     def precision(self, compact: Array) -> Array:
         """Inverse variances as (K, 1) or (K, D)."""
@@ -133,9 +137,8 @@ class Iso(_Diagonal):
             raise ValueError("an iso covariance stays iso only where all bands share one scale")
         return compact * scale[0] ** 2
 
-    def second_moments(self, spectra: Array, weights: Array) -> Array:
-        moments: Array = np.einsum("nd,nd->n", spectra, spectra) @ weights
-        return moments
+    def add_second_moments(self, spectra: Array, weights: Array, moments: Array) -> None:
+        moments += np.einsum("nd,nd->n", spectra, spectra) @ weights
 
     def moment_shape(self, n_components: int, n_bands: int) -> tuple[int, ...]:
         return (n_components,)
@@ -176,10 +179,8 @@ class Diag(_Diagonal):
     def rescale(self, compact: Array, scale: Array) -> Array:
         return compact * scale**2
 
-    def second_moments(self, spectra: Array, weights: Array) -> Array:
-        moments = np.zeros(self.moment_shape(weights.shape[1], spectra.shape[1]))
+    def add_second_moments(self, spectra: Array, weights: Array, moments: Array) -> None:
         accumulate_squares(weights, spectra, moments)
-        return moments
 
     def moment_shape(self, n_components: int, n_bands: int) -> tuple[int, ...]:
         return (n_components, n_bands)
@@ -206,6 +207,7 @@ class Full(Structure):
     """``Sigma_k`` unconstrained: the only structure that holds D x D arrays."""
 
     name = "full"
+    rows = 16 * TILE_ROWS
 
     def n_free(self, n_bands: int) -> int:
         return n_bands * (n_bands + 1) // 2
@@ -219,13 +221,11 @@ class Full(Structure):
     def rescale(self, compact: Array, scale: Array) -> Array:
         return compact * np.outer(scale, scale)
 
-    def second_moments(self, spectra: Array, weights: Array) -> Array:
-        moments = np.empty((weights.shape[1], spectra.shape[1], spectra.shape[1]))
+    def add_second_moments(self, spectra: Array, weights: Array, moments: Array) -> None:
         for k, column in enumerate(weights.T):
             rows = np.flatnonzero(column)
             members = spectra[rows] if len(rows) < len(spectra) else spectra
-            moments[k] = (members * column[rows, None]).T @ members
-        return moments
+            moments[k] += (members * column[rows, None]).T @ members
 
     def moment_shape(self, n_components: int, n_bands: int) -> tuple[int, ...]:
         return (n_components, n_bands, n_bands)

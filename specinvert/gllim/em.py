@@ -97,9 +97,8 @@ class Problem:
 
     def expectation(self, theta: GLLiMParameters) -> SufficientStatistics:
         """E-step over all chunks."""
-        step = partial(expectation, ConditionalTerms.of(theta), STRUCTURES[self.constraints.sigma])
-        row_numbers = theta.n_components * (theta.A.shape[2] + 1)
-        return self.source.sum(step, self.scaling, row_numbers)
+        structure = STRUCTURES[self.constraints.sigma]
+        return self.source.sum(partial(expectation, ConditionalTerms.of(theta), structure, self.scaling))
 
     def start(self, start: Start | GLLiMParameters, prior: LatentPrior) -> tuple[SufficientStatistics, LatentPrior]:
         """Statistics for the first M-step, and the latent prior of the components that they describe.

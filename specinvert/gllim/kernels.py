@@ -1,8 +1,7 @@
 """The compiled loops between the matrix products: one pass over the rows of a block.
 
-Inner loops run over components or bands, the last axis of the arrays they read, so that they vectorise; long rows of a
-component stay in the nearest cache while the rows of the block pass by. No NaN comes in: missing bands are taken out
-before. All kernels release the GIL and start no threads.
+Inner loops run over components or bands, the last axis of the arrays they read, so that they vectorise. No NaN comes
+in: missing bands are taken out before. All kernels release the GIL and start no threads.
 """
 
 from __future__ import annotations
@@ -53,6 +52,15 @@ def centre_rows(spectra: Array, shift: Array, centred: Array, squares: Array) ->
             centred[n, d] = value
             square += value * value
         squares[n] = square
+
+
+@compiled
+def scale_rows(values: Array, shift: Array, scale: Array, scaled: Array) -> None:
+    """Fill ``scaled`` (n, m) with (values - shift) / scale, for values of any float type."""
+    factor = 1.0 / scale
+    for n in range(values.shape[0]):
+        for d in range(values.shape[1]):
+            scaled[n, d] = (values[n, d] - shift[d]) * factor[d]
 
 
 @compiled
@@ -219,20 +227,6 @@ def form_rows(
 
 
 @compiled
-def _members(values: Array, none: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows of each component of ``values`` (n, K) that are not ``none``, (K, n), and how many (K,)."""
-    n_rows, n_components = values.shape
-    members = np.empty((n_components, n_rows), dtype=np.int32)
-    count = np.zeros(n_components, dtype=np.int32)
-    for n in range(n_rows):
-        for k in range(n_components):
-            if values[n, k] != none:
-                members[k, count[k]] = n
-                count[k] += 1
-    return members, count
-
-
-@compiled
 def normalize_rows(log_joint: Array, log_density: Array) -> None:
     """Log-sum-exp of each row into ``log_density`` (n,), the normalised weights in place."""
     n_rows, n_components = log_joint.shape
@@ -275,24 +269,6 @@ def _regressor(n: int, k: int, latent: Array, root: Array, mean: Array, paramete
 
 
 @compiled
-def _add_products(factors: Array, spectra: Array, active: np.ndarray[Any, Any], sums: Array) -> None:
-    """Add ``factors' spectra[active]`` to ``sums`` (m, D), factors (count, m): four rows at a time."""
-    count, m = factors.shape
-    n_bands = spectra.shape[1]
-    for first in range(0, count - 3, 4):
-        n0, n1, n2, n3 = active[first], active[first + 1], active[first + 2], active[first + 3]
-        for i in range(m):
-            f0, f1, f2, f3 = factors[first, i], factors[first + 1, i], factors[first + 2, i], factors[first + 3, i]
-            for d in range(n_bands):
-                sums[i, d] += f0 * spectra[n0, d] + f1 * spectra[n1, d] + f2 * spectra[n2, d] + f3 * spectra[n3, d]
-    for row in range(count - count % 4, count):
-        for i in range(m):
-            f0 = factors[row, i]
-            for d in range(n_bands):
-                sums[i, d] += f0 * spectra[active[row], d]
-
-
-@compiled
 def accumulate_rows(
     weights: Array,
     latent: Array,
@@ -308,31 +284,32 @@ def accumulate_rows(
     With x = [1; t; w], w = mean_k + root_k latent[n, :, k]: ``outer`` (K, 1 + L, 1 + L) of r x x' and ``sums``
     (K, 1 + L, D) of r x y'.
     """
-    size = sums.shape[1]
-    rx = np.empty((len(weights), size))
+    n_rows, n_components = weights.shape
+    size, n_bands = sums.shape[1], sums.shape[2]
     x = np.empty(size)
-    members, count = _members(weights, 0.0)
-    for k in range(len(members)):
-        for row in range(count[k]):
-            n = members[k, row]
-            _regressor(n, k, latent, root, mean, parameters, x)
-            for i in range(size):
-                rx[row, i] = weights[n, k] * x[i]
-                for j in range(size):
-                    outer[k, i, j] += rx[row, i] * x[j]
-        _add_products(rx[: count[k]], spectra, members[k], sums[k])
+    for n in range(n_rows):
+        for k in range(n_components):
+            r = weights[n, k]
+            if r != 0.0:
+                _regressor(n, k, latent, root, mean, parameters, x)
+                for i in range(size):
+                    rx = r * x[i]
+                    for j in range(size):
+                        outer[k, i, j] += rx * x[j]
+                    for d in range(n_bands):
+                        sums[k, i, d] += rx * spectra[n, d]
 
 
 @compiled
 def accumulate_squares(weights: Array, spectra: Array, sums: Array) -> None:
     """Add r y^2 to ``sums`` (K, D), for weights (n, K) and spectra (n, D)."""
-    r = np.empty((len(weights), 1))
-    squares = spectra * spectra
-    members, count = _members(weights, 0.0)
-    for k in range(len(members)):
-        for row in range(count[k]):
-            r[row, 0] = weights[members[k, row], k]
-        _add_products(r[: count[k]], squares, members[k], sums[k : k + 1])
+    n_rows, n_components = weights.shape
+    for n in range(n_rows):
+        for k in range(n_components):
+            r = weights[n, k]
+            if r != 0.0:
+                for d in range(spectra.shape[1]):
+                    sums[k, d] += r * spectra[n, d] * spectra[n, d]
 
 
 @compiled

@@ -19,7 +19,7 @@ from .initialize import Start
 from .maximization import Floor, LatentPrior, maximization
 from .parameters import Constraints, GLLiMParameters
 from .scaling import Scaling
-from .statistics import SufficientStatistics
+from .statistics import Accumulator, SufficientStatistics
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,10 @@ def start_statistics(start: Start, sigma: str, chunk: Chunk) -> SufficientStatis
     """Sums for a first M-step straight from responsibilities, x being the parameters alone."""
     weights = start.responsibilities(chunk) * chunk.weights[:, None]
     none = LatentPrior.standard(weights.shape[1], 0)
-    latent = np.empty((len(chunk), 0, weights.shape[1]))
-    return SufficientStatistics.weighted(chunk, weights, latent, none.covariance, none.mean, STRUCTURES[sigma])
+    n_t, n_bands = chunk.parameters.shape[1], chunk.spectra.shape[1]
+    accumulator = Accumulator(STRUCTURES[sigma], none.covariance, none.mean, n_t, n_bands)
+    accumulator.add(chunk, weights, np.empty((len(chunk), 0, weights.shape[1])))
+    return accumulator.statistics()
 
 
 def marginal_maximization(

@@ -88,16 +88,20 @@ class ForwardTerms:
         )
 
     def centre(self, spectra: Array) -> tuple[Array, Array]:
-        """Spectra about the model's mean in float64, and their squares (n,), not finite where bands are missing."""
-        centred, squares = np.empty(spectra.shape), np.empty(len(spectra))
+        """Spectra about the model's mean in float64, and their squares (n,), not finite where bands are missing.
+
+        Rows of zeros fill the last tile.
+        """
+        n, n_bands = spectra.shape
+        centred, squares = np.zeros((-(-n // TILE_ROWS) * TILE_ROWS, n_bands)), np.empty(n)
         centre_rows(spectra, self.shift, centred, squares)
         return centred, squares
 
-    def posterior(self, centred: Array, reach: float) -> Posterior:
-        """Posterior of spectra about the model's mean, without NaN; components within ``reach`` of the greatest."""
-        n = len(centred)
-        weights = np.repeat(self.log_constant[None], n, axis=0)
-        latent = self.residuals(centred, np.ones((n, 1)), weights, reach)
+    def posterior(self, spectra: Array, n: int, reach: float) -> Posterior:
+        """Posterior of the first n of whole tiles of centred spectra without NaN."""
+        weights = np.repeat(self.log_constant[None], len(spectra), axis=0)
+        latent = self.residuals(spectra, np.ones((len(spectra), 1)), weights, reach)
+        weights, latent = weights[:n], latent[:n]
         log_evidence = np.empty(n)
         normalize_rows(weights, log_evidence)
         return Posterior(weights, latent, self.root, self.prior_mean, self.covariance, log_evidence)
@@ -126,12 +130,12 @@ def posterior_blocks(theta: GLLiMParameters, spectra: Array, every_component: bo
         centred, squares = terms.centre(values)
         finite = np.isfinite(squares)
         if finite.all():
-            yield Block(slice(start, start + len(values)), True, terms.posterior(centred, reach))
+            yield Block(slice(start, start + len(values)), True, terms.posterior(centred, len(values), reach))
             continue
         holed.append(start + np.flatnonzero(~finite))
         whole = np.flatnonzero(finite)
         if len(whole):
-            yield Block(start + whole, True, terms.posterior(centred[whole], reach))
+            yield Block(start + whole, True, terms.posterior(terms.centre(values[whole])[0], len(whole), reach))
     if holed:
         yield from _holed_blocks(theta, spectra, np.concatenate(holed), reach)
 
@@ -144,7 +148,7 @@ def _holed_blocks(theta: GLLiMParameters, spectra: Array, holed: NDArray[np.intp
         for start in range(0, len(rows), BLOCK_ROWS):
             block = rows[start : start + BLOCK_ROWS]
             centred, _ = terms.centre(spectra[np.ix_(block, bands)])
-            yield Block(block, len(bands) == theta.n_bands, terms.posterior(centred, reach))
+            yield Block(block, len(bands) == theta.n_bands, terms.posterior(centred, len(block), reach))
 
 
 def band_patterns(valid: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:

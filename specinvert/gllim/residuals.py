@@ -6,7 +6,7 @@ z'z - p'p with p = upper' z.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,29 +23,12 @@ EXPANDABLE = 1e6
 """Greatest ratio of signal to noise variance at which squares are expanded: as many digits as it has are lost."""
 
 
-def tiles(n: int) -> Iterator[tuple[slice, int]]:
-    """The tiles of n rows, and how many rows each has."""
-    for start in range(0, n, TILE_ROWS):
-        yield slice(start, start + TILE_ROWS), min(TILE_ROWS, n - start)
-
-
-def whole_tile(rows: Array) -> Array:
-    """Rows padded by zeros to a whole tile."""
-    if len(rows) == TILE_ROWS:
-        return rows
-    tile = np.zeros((TILE_ROWS, rows.shape[1]))
-    tile[: len(rows)] = rows
-    return tile
-
-
 def tiled_product(rows: Array, columns: Array) -> Array:
-    """``rows @ columns`` in float64 for rows (n, D), tile by tile."""
+    """``rows @ columns`` in float64 for rows (n, D), tile by tile; only a last, smaller tile may round otherwise."""
     product = np.empty((len(rows), columns.shape[1]))
-    for tile, size in tiles(len(rows)):
-        if size == TILE_ROWS:
-            np.matmul(rows[tile], columns, out=product[tile])
-        else:
-            product[tile] = (whole_tile(rows[tile]) @ columns)[:size]
+    for start in range(0, len(rows), TILE_ROWS):
+        tile = slice(start, start + TILE_ROWS)
+        np.matmul(rows[tile], columns, out=product[tile])
     return product
 
 
@@ -154,14 +137,14 @@ class Formed:
     def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float) -> Array:
         """See :class:`LogJoint`; ``reach`` is of no use here."""
         explained = np.empty((len(spectra), self.basis.upper.shape[2], len(self.regression)))
-        for tile, size in tiles(len(spectra)):
-            observed, known = whole_tile(spectra[tile]), whole_tile(x[tile])
+        for start in range(0, len(spectra), TILE_ROWS):
+            tile = slice(start, start + TILE_ROWS)
             for k, regression in enumerate(self.regression):
-                z = self.whiten(observed - known @ regression.T, k)
+                z = self.whiten(spectra[tile] - x[tile] @ regression.T, k)
                 found = z @ self.basis.upper[k]
                 left = z - found @ self.basis.upper[k].T
                 prior = found @ self.basis.lower[k].T
                 distance = np.einsum("nd,nd->n", left, left) + np.einsum("np,np->n", prior, prior)
-                log_joint[tile, k] -= 0.5 * distance[:size]
-                explained[tile, :, k] = found[:size]
+                log_joint[tile, k] -= 0.5 * distance
+                explained[tile, :, k] = found
         return explained

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .arrays import Array
+from .kernels import scale_rows
 from .parameters import GLLiMParameters
 
 
@@ -110,10 +111,10 @@ class Scaling:
 
     def apply(self, spectra: Array, parameters: Array) -> tuple[Array, Array]:
         """Spectra (n, D) and parameters (n, L_t) of any float type to scaled float64."""
-        scaled = np.subtract(spectra, self.spectra_shift, dtype=np.float64)
-        if np.any(self.spectra_scale != 1.0):
-            scaled /= self.spectra_scale
-        return scaled, (parameters - self.parameters_shift) / self.parameters_scale
+        scaled = np.empty(spectra.shape), np.empty(parameters.shape)
+        scale_rows(spectra, self.spectra_shift, self.spectra_scale, scaled[0])
+        scale_rows(parameters, self.parameters_shift, self.parameters_scale, scaled[1])
+        return scaled
 
     def to_user(self, theta: GLLiMParameters) -> GLLiMParameters:
         """Theta of scaled data as theta of the user's data: the same density up to the volume element.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from .arrays import Array
-from .chunks import Chunk, block_rows
+from .chunks import Chunk, blocks
 from .covariance import STRUCTURES, Structure
 from .kernels import NEGLIGIBLE, accumulate_rows, normalize_rows, prior_rows
 from .parameters import GLLiMParameters
@@ -103,13 +103,14 @@ def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array)
     n_t = theta.n_parameters
     scaling = Scaling(origin, np.ones_like(origin), theta.pi @ theta.c[:, :n_t], np.ones(n_t))
     terms = ConditionalTerms.of(scaling.inverse().to_user(theta))
-    size = block_rows(theta.n_components * (theta.A.shape[2] + 1))
-    densities = np.empty(len(spectra))
-    for start in range(0, len(spectra), size):
-        rows = slice(start, start + size)
-        by_component, _ = terms.log_joint(*scaling.apply(spectra[rows], parameters[rows]))
-        normalize_rows(by_component, densities[rows])
-    return densities
+    chunk = Chunk(spectra, parameters, np.ones(len(spectra)))
+    densities = []
+    for part in blocks(chunk, theta.structure.rows):
+        rows = part.scaled(scaling)
+        by_component, _ = terms.log_joint(rows.spectra, rows.parameters)
+        densities.append(np.empty(len(rows)))
+        normalize_rows(by_component, densities[-1])
+    return np.concatenate(densities)
 
 
 @dataclass(frozen=True)
@@ -150,53 +151,61 @@ class SufficientStatistics:
             np.zeros(STRUCTURES[sigma].moment_shape(n_components, n_bands)),
         )
 
-    @classmethod
-    def weighted(
-        cls,
-        chunk: Chunk,
-        weights: Array,
-        latent: Array,
-        root: Array,
-        latent_mean: Array,
-        structure: Structure,
-        log_likelihood: float = 0.0,
-    ) -> SufficientStatistics:
-        """Sums of a chunk under weights (n, K) = sample weight times responsibility.
-
-        x = [t; w] has the chunk's parameters and the latents ``latent_mean + root latent``, latent (n, L_w, K).
-        """
-        n_components, n_bands = weights.shape[1], chunk.spectra.shape[1]
-        size = 1 + chunk.parameters.shape[1] + latent.shape[1]
-        outer = np.zeros((n_components, size, size))
-        sums = np.zeros((n_components, size, n_bands))
-        accumulate_rows(weights, latent, root, latent_mean, chunk.parameters, chunk.spectra, outer, sums)
-        return cls(
-            total=float(chunk.weights.sum()),
-            log_likelihood=log_likelihood,
-            r=outer[:, 0, 0],
-            x=outer[:, 0, 1:],
-            xx=outer[:, 1:, 1:],
-            y=sums[:, 0],
-            xy=sums[:, 1:],
-            yy=structure.second_moments(chunk.spectra, weights),
-        )
-
     def keep(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> SufficientStatistics:
         """The statistics of some components."""
         per_component = (getattr(self, f.name)[kept] for f in fields(self)[2:])
         return SufficientStatistics(self.total, self.log_likelihood, *per_component)
 
 
-def expectation(terms: ConditionalTerms, structure: Structure, chunk: Chunk) -> SufficientStatistics:
+class Accumulator:
+    """Adds rows to sums in place, for one thread.
+
+    x = [t; w] has the parameters of the rows and latents ``mean + root latent``, root (K, L_w, L_w), mean (K, L_w).
+    """
+
+    def __init__(self, structure: Structure, root: Array, mean: Array, n_parameters: int, n_bands: int) -> None:
+        n_components, n_latent = mean.shape
+        size = 1 + n_parameters + n_latent
+        self.structure, self.root, self.mean = structure, root, mean
+        self.total = self.log_likelihood = 0.0
+        self.outer = np.zeros((n_components, size, size))
+        self.sums = np.zeros((n_components, size, n_bands))
+        self.yy = np.zeros(structure.moment_shape(n_components, n_bands))
+
+    def add(self, rows: Chunk, weights: Array, latent: Array, log_likelihood: float = 0.0) -> None:
+        """Add rows under weights (n, K) = sample weight times responsibility, with latents (n, L_w, K)."""
+        self.total += float(rows.weights.sum())
+        self.log_likelihood += log_likelihood
+        accumulate_rows(weights, latent, self.root, self.mean, rows.parameters, rows.spectra, self.outer, self.sums)
+        self.structure.add_second_moments(rows.spectra, weights, self.yy)
+
+    def statistics(self) -> SufficientStatistics:
+        """What was added."""
+        return SufficientStatistics(
+            total=self.total,
+            log_likelihood=self.log_likelihood,
+            r=self.outer[:, 0, 0],
+            x=self.outer[:, 0, 1:],
+            xx=self.outer[:, 1:, 1:],
+            y=self.sums[:, 0],
+            xy=self.sums[:, 1:],
+            yy=self.yy,
+        )
+
+
+def expectation(
+    terms: ConditionalTerms, structure: Structure, scaling: Scaling | None, chunk: Chunk
+) -> SufficientStatistics:
     """E-W-step and E-Z-step on a chunk, as sums for the M-step in the given structure of Sigma."""
-    weights, latent = terms.log_joint(chunk.spectra, chunk.parameters)
-    log_density = np.empty(len(chunk))
-    normalize_rows(weights, log_density)
-    weights *= chunk.weights[:, None]
-    log_likelihood = float(chunk.weights @ log_density)
-    sums = SufficientStatistics.weighted(
-        chunk, weights, latent, terms.root, terms.latent_mean, structure, log_likelihood
-    )
-    n_t = chunk.parameters.shape[1]
+    n_t, n_bands = chunk.parameters.shape[1], chunk.spectra.shape[1]
+    accumulator = Accumulator(structure, terms.root, terms.latent_mean, n_t, n_bands)
+    for part in blocks(chunk, structure.rows):
+        rows = part.scaled(scaling)
+        weights, latent = terms.log_joint(rows.spectra, rows.parameters)
+        log_density = np.empty(len(rows))
+        normalize_rows(weights, log_density)
+        weights *= rows.weights[:, None]
+        accumulator.add(rows, weights, latent, float(rows.weights @ log_density))
+    sums = accumulator.statistics()
     sums.xx[:, n_t:, n_t:] += sums.r[:, None, None] * terms.latent_covariance
     return sums

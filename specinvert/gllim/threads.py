@@ -1,7 +1,8 @@
 """BLAS held to one thread while blocks run, and restored when the last of them is done.
 
 threadpoolctl sets and restores a limit for the whole process. Blocks run in several threads at once, where plain
-nesting would restore too early and, at the end, to the limit itself; so the entrants are counted.
+nesting would restore too early and, at the end, to the limit itself; so the entrants are counted. From 3.8 on it also
+lets one thread alone set OpenBLAS, the first that ever did, and ignores all others: under our lock any thread may.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def one_blas_thread() -> Iterator[None]:
     global _inside, _limit
     with _lock:
         if _inside == 0:
+            _take_control()
             _limit = _controller().limit(limits=1)
         _inside += 1
     try:
@@ -42,5 +44,15 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if _inside == 0:
+                _take_control()
                 _limit.restore_original_limits()
+                _take_control()
                 _limit = None
+
+
+def _take_control() -> None:
+    """Let whichever thread comes next set OpenBLAS."""
+    for library in _controller().lib_controllers:
+        clear = getattr(library, "clear_controlling_thread", None)
+        if clear is not None:
+            clear(force=True)
