@@ -1,5 +1,6 @@
 """Maps saved block by block: stopped at any moment, nothing false is left, and resuming gives the same maps."""
 
+import io
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import xarray as xr
 from labelled import assert_close, fitted, make_cube, refuses
 
 import specinvert
-from specinvert.io.blocks import BlockProgress, block_layout, compute_blocks, side_folder
+from specinvert.io.blocks import BlockProgress, ProgressCallback, block_layout, kept_blocks, side_folder
 
 SUFFIXES = ["maps.nc", "maps.tif"]
 
@@ -29,6 +30,18 @@ def reopened(path: Path) -> xr.Dataset:
         return xr.open_dataset(path, decode_coords="all").load()
     bands = xr.open_dataset(path, engine="rasterio", band_as_variable=True).load()
     return bands.rename({name: bands[name].attrs["long_name"] for name in bands.data_vars})
+
+
+def computed(maps: xr.Dataset, folder: Path, progress: ProgressCallback | None = None) -> xr.Dataset:
+    """The maps as they are written block by block."""
+    found = maps.copy(data={name: np.zeros(array.shape, array.dtype) for name, array in maps.data_vars.items()})
+
+    def write(name: str, place: tuple[slice, ...], values: np.ndarray) -> None:
+        found[name].values[place] = values
+
+    with kept_blocks(maps, folder, progress=progress) as run:
+        run.compute(write)
+    return found
 
 
 class Stop(Exception):
@@ -61,7 +74,7 @@ def test_a_stopped_run_leaves_no_file_and_resumes_to_the_same_maps(tmp_path: Pat
     with pytest.raises(Stop):
         specinvert.save_maps(lazy_maps(), path, progress=stop_after(done))
     assert [p.name for p in tmp_path.iterdir()] == [side_folder(path).name]
-    kept = len(list(side_folder(path).glob("block-*.npz")))
+    kept = len(list(side_folder(path).glob("block-*.npy")))
     assert kept >= done
 
     states: list[BlockProgress] = []
@@ -98,6 +111,56 @@ specinvert.save_maps(lazy_maps(), {str(path)!r}, progress=slow)
     assert_close(reopened(path)[["water"]], lazy_maps().compute()[["water"]], 0.0)
 
 
+READ_INVERT_WRITE = """
+import sys
+from pathlib import Path
+import dask
+import numpy as np
+import xarray as xr
+sys.path.insert(0, sys.argv[2])
+from labelled import fitted
+import specinvert
+folder = Path(sys.argv[1])
+with dask.config.set(scheduler="threads", num_workers=4):
+    for number in range(20):
+        cube = specinvert.open_cube(folder / "cube.nc", chunks={"y": 2, "x": 3})
+        specinvert.save_maps(fitted(1).invert(cube), folder / f"maps-{number % 2}.nc")
+        with xr.open_dataset(folder / f"maps-{number % 2}.nc", chunks={}) as maps:
+            assert np.isfinite(maps.water).any()
+"""
+
+
+def test_reading_and_writing_netcdf_from_many_threads_twenty_times_ends_well(tmp_path: Path) -> None:
+    make_cube(dtype=np.float32).to_dataset().to_netcdf(tmp_path / "cube.nc")
+    command = [sys.executable, "-c", READ_INVERT_WRITE, str(tmp_path), str(Path(__file__).parent)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cube.nc", "maps-0.nc", "maps-1.nc"]
+
+
+def test_a_resumed_run_writes_blocks_that_were_kept_and_others_once_each(tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        computed(lazy_maps(), tmp_path / "side", progress=stop_after(3))
+    written: list[tuple[slice, ...]] = []
+    with kept_blocks(lazy_maps(), tmp_path / "side", resume=True) as run:
+        run.compute(lambda name, place, values: written.append(place) if name == "water" else None)
+    corners = [(rows.start, columns.start) for rows, columns in written]
+    assert sorted(corners) == [(y, x) for y in (0, 2, 4) for x in (0, 3)]
+
+
+def test_lazy_dates_truths_and_coordinates_are_saved_with_the_maps(tmp_path: Path) -> None:
+    maps = lazy_maps()
+    dates = da.full((5, 6), np.datetime64("2026-11-28T10:00", "ns"), chunks=(2, 3))
+    lazy = maps.assign(dry=maps.water < 1.0, date=(("y", "x"), dates))
+    lazy = lazy.assign_coords(lon=(("y", "x"), da.arange(30.0, chunks=7).reshape(5, 6)))
+    for name in ("maps.nc", "maps.zarr"):
+        specinvert.save_maps(lazy, tmp_path / name)
+        with xr.open_dataset(tmp_path / name, engine="zarr" if name.endswith("zarr") else None) as found:
+            for variable in ("water", "dry", "date", "lon"):
+                np.testing.assert_array_equal(found[variable], lazy[variable])
+                assert found[variable].dtype == lazy[variable].dtype
+
+
 def test_resuming_with_another_model_cube_or_chunks_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "maps.nc"
     with pytest.raises(Stop):
@@ -123,13 +186,14 @@ def test_each_block_is_computed_once_for_all_variables(tmp_path: Path) -> None:
 
     shared = da.ones((4, 6), chunks=(2, 3)).map_blocks(kernel, meta=np.empty((0, 0)))
     maps = xr.Dataset({"a": (("y", "x"), shared), "b": (("y", "x"), 2 * shared)})
-    compute_blocks(maps, tmp_path / "side")
+    found = computed(maps, tmp_path / "side")
     assert len(calls) == 4
+    assert_close(found, maps.compute(), 0.0)
 
 
 def test_progress_counts_pixels_and_tells_the_time_left(tmp_path: Path) -> None:
     states: list[BlockProgress] = []
-    compute_blocks(lazy_maps(), tmp_path / "side", progress=states.append)
+    computed(lazy_maps(), tmp_path / "side", progress=states.append)
     assert [s.blocks for s in states] == list(range(7))
     assert [s.pixels for s in states] == sorted(s.pixels for s in states)
     assert states[-1].pixels == states[-1].n_pixels == 30
@@ -141,23 +205,32 @@ def test_variables_with_core_dimensions_share_the_grid_of_pixel_blocks(tmp_path:
     cube = make_cube().chunk(y=2, x=4)
     maps = fitted(1).invert(cube, outputs=("mean", "cov", "latent", "log_evidence", "flag"))
     assert block_layout(maps) == {"y": (2, 2, 1), "x": (4, 2)}
-    assert_close(compute_blocks(maps, tmp_path / "side").compute(), maps.compute(), 0.0)
+    assert_close(computed(maps, tmp_path / "side"), maps.compute(), 0.0)
 
 
 def test_maps_of_different_grids_are_saved_all_the_same(tmp_path: Path) -> None:
     maps = xr.Dataset({"a": (("y", "x"), da.ones((4, 6), chunks=2)), "b": (("y", "x"), da.zeros((4, 6), chunks=3))})
+    maps["total"] = maps.a.sum()
     assert block_layout(maps) is None
     specinvert.save_maps(maps, tmp_path / "maps.nc")
     assert_close(reopened(tmp_path / "maps.nc"), maps.compute(), 0.0)
 
 
 def test_the_side_folder_holds_arrays_only(tmp_path: Path) -> None:
-    compute_blocks(lazy_maps(), tmp_path / "side")
-    files = sorted(p.name for p in (tmp_path / "side").iterdir())
-    assert files == [*(f"block-{i}-{j}.npz" for i in range(3) for j in range(2)), "plan.json"]
-    assert set(json.loads((tmp_path / "side" / "plan.json").read_text())) == {"digest", "source"}
-    with np.load(tmp_path / "side" / files[0], allow_pickle=False) as block:
-        assert set(block) == set(lazy_maps())
+    maps, held = lazy_maps(), {}
+
+    def look(state: BlockProgress) -> None:
+        if state.blocks == state.n_blocks:
+            held.update({path.name: path.read_bytes() for path in (tmp_path / "side").iterdir()})
+
+    computed(maps, tmp_path / "side", progress=look)
+    assert not (tmp_path / "side").exists()
+    assert sorted(held) == [*(f"block-{i}-{j}.npy" for i in range(3) for j in range(2)), "plan.json"]
+    assert set(json.loads(held["plan.json"])) == {"digest", "source"}
+    file = io.BytesIO(held["block-1-1.npy"])
+    for name in maps.data_vars:
+        values = np.load(file, allow_pickle=False)
+        np.testing.assert_array_equal(values, maps[name][2:4, 3:6])
 
 
 def test_zarr_maps_open_again_as_they_were_whole_or_not_at_all(tmp_path: Path) -> None:

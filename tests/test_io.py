@@ -700,16 +700,18 @@ def test_a_computation_that_fails_leaves_what_was_there(tmp_path, name, earlier)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == ({} if earlier is None else {name: earlier})
 
 
-@pytest.mark.parametrize(("name", "writer"), [("maps.nc", "xarray.Dataset.to_netcdf"), ("maps.tif", "rasterio.open")])
-def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch, name, writer):
-    def interrupted(*args, **kwargs):
-        target = args[1] if "xarray" in writer else args[0]
-        target.write_bytes(b"half")
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    ("name", "writer"), [("maps.nc", "xarray.backends.NetCDF4DataStore.open"), ("maps.tif", "rasterio.open")]
+)
+def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch, name, writer, lazy):
+    def interrupted(path, *args, **kwargs):
+        path.write_bytes(b"half")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(writer, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        save_maps(maps_of(), tmp_path / name)
+        save_maps(maps_of(lazy=lazy), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 

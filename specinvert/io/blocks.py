@@ -1,8 +1,9 @@
 """Lazy maps, computed block by block into a side folder that survives a stop.
 
 A block is computed once for all variables and kept in one file; a file under its final name is whole. Stopping at
-any moment loses the blocks under way and nothing else, and a later run with ``resume`` goes on from there. The maps
-are then assembled from the folder in constant memory. Blocks are written by this process alone, whoever computes them.
+any moment loses the blocks under way and nothing else, and a later run with ``resume`` goes on from there. As soon as
+a block is kept it goes to the file of the maps, so that others are computed meanwhile and memory holds a few blocks.
+Blocks are written by this process alone, one at a time, whoever computes them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 import xarray as xr
 
@@ -47,6 +48,8 @@ class BlockProgress:
 
 
 ProgressCallback = Callable[[BlockProgress], None]
+Write = Callable[[str, tuple[slice, ...], np.ndarray], None]
+"""Puts values of a variable at their place in it; called by one thread at a time, not always the same."""
 
 
 def side_folder(path: str | os.PathLike[str]) -> Path:
@@ -57,7 +60,7 @@ def side_folder(path: str | os.PathLike[str]) -> Path:
 
 def block_layout(maps: xr.Dataset) -> dict[Hashable, tuple[int, ...]] | None:
     """Block sizes along each pixel dimension, or None where the lazy variables do not share one grid of blocks."""
-    lazy = [array for array in maps.data_vars.values() if array.chunks is not None]
+    lazy = [array.variable for array in maps.data_vars.values() if array.chunks is not None]
     if not lazy:
         return None
     dims = [dim for dim in lazy[0].dims if all(dim in array.dims for array in lazy)]
@@ -71,10 +74,13 @@ def block_layout(maps: xr.Dataset) -> dict[Hashable, tuple[int, ...]] | None:
     return layout
 
 
-def compute_blocks(
+@contextmanager
+def kept_blocks(
     maps: xr.Dataset, folder: Path, resume: bool = False, progress: ProgressCallback | None = None
-) -> xr.Dataset:
-    """The maps, their lazy variables backed by finished blocks in ``folder``.
+) -> Iterator[_Run]:
+    """A run over the blocks of the maps, which are kept in ``folder`` until the end of the ``with``.
+
+    An exception leaves the folder with the blocks that are finished, or none where none is.
 
     Parameters
     ----------
@@ -91,22 +97,13 @@ def compute_blocks(
         raise ValueError("the variables do not share one grid of blocks: give them the same chunks")
     run = _Run(maps, folder, layout, progress)
     run.prepare(resume)
-    todo = [index for index in np.ndindex(*run.grid) if not run.file(index).exists()]
-    if progress is not None:
-        progress(run.state(todo))
-    tasks = [dask.delayed(_gather)(run.parts(index)) for index in todo]
-    client = active_client()
     try:
-        if client is None:
-            dask.compute(*[dask.delayed(run.keep)(index, task) for index, task in zip(todo, tasks, strict=True)])
-        else:
-            _keep_from_cluster(client, run, dict(zip(todo, tasks, strict=True)))
+        yield run
     except BaseException:
-        run.stop()
         if not any(folder.glob("block-*")):
             shutil.rmtree(folder)
         raise
-    return run.assembled()
+    shutil.rmtree(folder)
 
 
 def _gather(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -115,6 +112,8 @@ def _gather(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 @dataclass
 class _Run:
+    """The blocks of lazy maps: those kept in ``folder``, and those yet to be computed."""
+
     maps: xr.Dataset
     folder: Path
     layout: dict[Hashable, tuple[int, ...]]
@@ -134,6 +133,26 @@ class _Run:
     @property
     def grid(self) -> tuple[int, ...]:
         return tuple(len(sizes) for sizes in self.layout.values())
+
+    def compute(self, write: Write) -> None:
+        """Compute the blocks that are not kept yet, keep them, and write each one, kept before or now, once."""
+        every = list(np.ndindex(*self.grid))
+        todo = [index for index in every if not self.file(index).exists()]
+        for index in sorted(set(every) - set(todo)):
+            self.write(write, index, self.load(index))
+        if self.progress is not None:
+            self.progress(self.state(todo))
+        tasks = [dask.delayed(_gather)(self.parts(index)) for index in todo]
+        client = active_client()
+        try:
+            if client is None:
+                keep = [dask.delayed(self.keep)(write, *one) for one in zip(todo, tasks, strict=True)]
+                dask.compute(*keep)
+            else:
+                _keep_from_cluster(client, self, write, dict(zip(todo, tasks, strict=True)))
+        except BaseException:
+            self.stop()
+            raise
 
     def plan(self) -> dict[str, Any]:
         content = {
@@ -160,7 +179,7 @@ class _Run:
             temporary.write_text(json.dumps(self.plan()))
 
     def file(self, index: tuple[int, ...]) -> Path:
-        return self.folder / ("block-" + "-".join(map(str, index)) + ".npz")
+        return self.folder / ("block-" + "-".join(map(str, index)) + ".npy")
 
     def parts(self, index: tuple[int, ...]) -> dict[str, Any]:
         return {name: self.delayed[name][self.position(array, index)] for name, array in self.lazy.items()}
@@ -168,6 +187,14 @@ class _Run:
     def position(self, array: xr.DataArray, index: tuple[int, ...]) -> tuple[int, ...]:
         place = dict(zip(self.layout, index, strict=True))
         return tuple(place.get(dim, 0) for dim in array.dims)
+
+    def place(self, array: xr.DataArray, index: tuple[int, ...]) -> tuple[slice, ...]:
+        """Where the values of a block lie in the variable."""
+        slices = []
+        for sizes, number in zip(array.chunks or (), self.position(array, index), strict=True):
+            start = sum(sizes[:number])
+            slices.append(slice(start, start + sizes[number]))
+        return tuple(slices)
 
     def pixels(self, index: tuple[int, ...]) -> int:
         return int(np.prod([sizes[i] for sizes, i in zip(self.layout.values(), index, strict=True)], dtype=np.int64))
@@ -182,12 +209,14 @@ class _Run:
         with self.lock:
             self.stopped = True
 
-    def keep(self, index: tuple[int, ...], parts: dict[str, np.ndarray]) -> None:
+    def keep(self, write: Write, index: tuple[int, ...], parts: dict[str, np.ndarray]) -> None:
         with self.lock:
             if self.stopped:
                 return
-            with atomic_path(self.file(index)) as temporary:
-                np.savez(temporary, **parts)  # type: ignore[arg-type]
+            with atomic_path(self.file(index)) as temporary, temporary.open("wb") as file:
+                for name in self.lazy:
+                    np.save(file, parts[name], allow_pickle=False)
+            self.write(write, index, parts)
             if self.progress is None:
                 return
             self.done_here += self.pixels(index)
@@ -196,27 +225,17 @@ class _Run:
             done = self.done + self.done_here
             self.progress(BlockProgress(self.blocks_done, int(np.prod(self.grid)), done, self.n_pixels, rate))
 
-    def assembled(self) -> xr.Dataset:
-        """The maps with every lazy variable read from the finished blocks."""
-        held = {name: self._read(name) if name in self.lazy else a.data for name, a in self.maps.data_vars.items()}
-        return self.maps.copy(data=held)
+    def load(self, index: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """The values of a block that is kept, by variable."""
+        with self.file(index).open("rb") as file:
+            return {name: np.load(file, allow_pickle=False) for name in self.lazy}
 
-    def _read(self, name: str) -> da.Array:
-        array = self.lazy[name]
-        key = f"finished-{name}-{self.plan()['digest'][:16]}"
-        graph = {
-            (key, *self.position(array, index)): (_load, str(self.file(index)), name)
-            for index in np.ndindex(*self.grid)
-        }
-        return da.Array(graph, key, chunks=array.chunks, dtype=array.dtype)
+    def write(self, write: Write, index: tuple[int, ...], parts: dict[str, np.ndarray]) -> None:
+        for name, array in self.lazy.items():
+            write(name, self.place(array, index), parts[name])
 
 
-def _load(file: str, name: str) -> np.ndarray:
-    with np.load(file, allow_pickle=False) as stored:
-        return np.asarray(stored[name])
-
-
-def _keep_from_cluster(client: Any, run: _Run, tasks: dict[tuple[int, ...], Any]) -> None:
+def _keep_from_cluster(client: Any, run: _Run, write: Write, tasks: dict[tuple[int, ...], Any]) -> None:
     """Compute on the cluster, write here as blocks arrive."""
     from distributed import as_completed
 
@@ -227,7 +246,7 @@ def _keep_from_cluster(client: Any, run: _Run, tasks: dict[tuple[int, ...], Any]
     del futures
     try:
         for future in arriving:
-            run.keep(place[future.key], future.result())
+            run.keep(write, place[future.key], future.result())
             future.release()
     except CancelledError as error:
         raise RuntimeError("the cluster cancelled the run; resume it when the cluster is back") from error

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from itertools import pairwise
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,23 @@ import numpy as np
 import rasterio
 import rioxarray  # noqa: F401  (registers .rio)
 import xarray as xr
+import zarr
 from affine import Affine
+from dask.array.core import slices_from_chunks
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window
 from rioxarray.exceptions import MissingSpatialDimensionError
+from xarray.backends import NetCDF4DataStore
+from xarray.backends.common import ArrayWriter
 
-from .atomic import atomic_path, check_target
-from .blocks import ProgressCallback, block_layout, compute_blocks, side_folder
+from .atomic import check_target
+from .blocks import ProgressCallback, Write, block_layout, kept_blocks, side_folder
 
 _NETCDF = frozenset({".nc", ".nc4"})
 _ZARR = frozenset({".zarr"})
 _GEOTIFF = frozenset({".tif", ".tiff"})
 _FLAG = "quality_flag"
+_OpenFile = Callable[[xr.Dataset, Path], AbstractContextManager[Write]]
 _PIXEL_TOLERANCE = 0.1
 _PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
 
@@ -42,9 +46,9 @@ def save_maps(
 ) -> None:
     """Write maps to a netCDF (.nc, .nc4), Zarr (.zarr) or GeoTIFF (.tif, .tiff) file.
 
-    Lazy maps are computed block by block, each block once for all variables, into a hidden folder beside the file
-    (:mod:`specinvert.io.blocks`), and the file is assembled from it, in memory bounded by a few blocks. The file
-    appears under its name only when complete; the folder stays behind when a run is stopped, for ``resume``.
+    Lazy maps are computed block by block, each block once for all variables, and kept in a hidden folder beside the
+    file (:mod:`specinvert.io.blocks`). The file grows there too as blocks arrive, in memory bounded by a few of them,
+    and appears under its name only when complete; the folder stays behind when a run is stopped, for ``resume``.
 
     netCDF holds every variable: floats compressed with NaN as fill value, integers without a fill value,
     coordinates and CRS. GeoTIFF holds the maps as bands named after the variables, NaN for no data, in the
@@ -72,44 +76,111 @@ def save_maps(
         raise ValueError(f"{os.fspath(path)}: cannot write {suffix or 'a name without suffix'}; use one of {accepted}")
     if not maps.data_vars:
         raise ValueError(f"{os.fspath(path)}: the Dataset has no variables to write")
+    final = Path(path)
     if suffix in _GEOTIFF:
-        _two_dimensional(maps, Path(path))
-    final = check_target(path)
-    folder = side_folder(final)
-    blockwise = block_layout(maps) is not None
-    if blockwise:
-        maps = compute_blocks(maps, folder, resume, progress)
-    with dask.config.set(scheduler="synchronous"):
-        if suffix in _NETCDF:
-            _save_netcdf(maps, final)
-        elif suffix in _ZARR:
-            _save_zarr(maps, final)
-        else:
-            _save_geotiff(maps, final)
-    if blockwise:
-        shutil.rmtree(folder)
+        maps = _raster_maps(maps, final)
+    final = check_target(final)
+    maps = _numbers_lazy(maps)
+    made = [final.name]
+    open_file = _netcdf_file if suffix in _NETCDF else _zarr_store if suffix in _ZARR else _geotiff_files
+    if suffix in _GEOTIFF and _FLAG in maps:
+        made.append(check_target(final.with_name(_flag_name(final))).name)
+    if block_layout(maps) is not None:
+        with kept_blocks(maps, side_folder(final), resume, progress) as run:
+            with _file(open_file, maps, run.folder / final.name, made) as write:
+                _write_lazy(maps, write, leave=set(run.lazy))
+                run.compute(write)
+            _publish(run.folder, final.parent, made)
+    else:
+        with tempfile.TemporaryDirectory(prefix=f".{final.stem}-", dir=final.parent) as folder:
+            with open_file(maps, Path(folder) / final.name) as write:
+                _write_lazy(maps, write, leave=set())
+            _publish(Path(folder), final.parent, made)
 
 
-def _save_netcdf(maps: xr.Dataset, path: Path) -> None:
-    with atomic_path(path) as temporary:
-        _encoded(maps, _netcdf_encoding).to_netcdf(temporary, engine="netcdf4", format="NETCDF4")
+def _numbers_lazy(maps: xr.Dataset) -> xr.Dataset:
+    """The maps with lazy variables that a file encodes, such as dates and text, in memory."""
+    maps = maps.copy()
+    for variable in maps.variables.values():
+        if variable.chunks is not None and variable.dtype.kind not in "biuf":
+            variable.load()
+    return maps
 
 
-def _save_zarr(maps: xr.Dataset, path: Path) -> None:
-    encoded = _encoded(maps, _zarr_encoding)
-    temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex[:12]}{path.suffix}")
-    replaced = temporary.with_suffix(".replaced")
+def _write_lazy(maps: xr.Dataset, write: Write, leave: set[str]) -> None:
+    """Write lazy variables that share no grid of blocks, each block by block."""
+    for name, variable in maps.variables.items():
+        if variable.chunks is not None and name not in leave:
+            for place in slices_from_chunks(variable.chunks):
+                write(str(name), place, variable[place].values)
+
+
+@contextmanager
+def _file(open_file: _OpenFile, maps: xr.Dataset, path: Path, made: list[str]) -> Iterator[Write]:
+    """A new file in a folder that outlives a failure; the file does not."""
+    remains = [path.with_name(name) for name in made]
+    for remain in remains:
+        _remove(remain)
     try:
-        with warnings.catch_warnings():
-            # consolidated metadata are an extension that readers without it ignore
-            warnings.filterwarnings("ignore", message="Consolidated metadata")
-            encoded.to_zarr(temporary, mode="w-", consolidated=True, safe_chunks=False)
-        if path.exists():
-            path.rename(replaced)
-        temporary.rename(path)
+        with open_file(maps, path) as write:
+            yield write
+    except BaseException:
+        for remain in remains:
+            _remove(remain)
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _publish(folder: Path, target: Path, names: list[str]) -> None:
+    """Give finished files their final place, the first one last; what was there goes."""
+    for name in reversed(names):
+        if (target / name).is_dir():
+            (target / name).rename(folder / f"{name}.replaced")
+        os.replace(folder / name, target / name)
+
+
+@contextmanager
+def _netcdf_file(maps: xr.Dataset, path: Path) -> Iterator[Write]:
+    """A netCDF file of all that is in memory, and how to write the lazy variables; guarded by xarray's locks."""
+    with dask.config.set(scheduler="threads"):  # or xarray takes a lock from the cluster
+        store = NetCDF4DataStore.open(path, mode="w", format="NETCDF4")  # type: ignore[no-untyped-call]
+    try:
+        writer = ArrayWriter()  # type: ignore[no-untyped-call]
+        _encoded(maps, _netcdf_encoding).dump_to_store(store, writer=writer)
+        targets = {target.variable_name: target for target in writer.targets}
+        for target in targets.values():
+            if target.shape:
+                _cache_two_chunks(target.get_array())
+        yield lambda name, place, values: targets[name].__setitem__(place, values)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+        store.close()
+
+
+def _cache_two_chunks(variable: Any) -> None:
+    """Cache little, because blocks are written once; the library would hold 64 MB a variable."""
+    chunk = int(np.prod(variable.chunking(), dtype=np.int64)) * variable.dtype.itemsize
+    variable.set_var_chunk_cache(size=2 * chunk, preemption=1.0)
+
+
+@contextmanager
+def _zarr_store(maps: xr.Dataset, path: Path) -> Iterator[Write]:
+    """A Zarr store of all that is in memory, and how to write the lazy variables."""
+    with warnings.catch_warnings():
+        # consolidated metadata are an extension that readers without it ignore
+        warnings.filterwarnings("ignore", message="Consolidated metadata")
+        encoded = _encoded(maps, _zarr_encoding)
+        encoded.to_zarr(path, mode="w-", consolidated=True, safe_chunks=False, compute=False)
+    group = zarr.open_group(path, mode="r+", use_consolidated=False)
+    arrays: dict[Any, Any] = {
+        name: group[str(name)] for name, variable in maps.variables.items() if variable.chunks is not None
+    }
+    yield lambda name, place, values: arrays[name].__setitem__(place, values)
 
 
 def _encoded(maps: xr.Dataset, encoding: Callable[[xr.DataArray, bool], dict[str, Any]]) -> xr.Dataset:
@@ -213,31 +284,65 @@ def _georeference(maps: xr.Dataset) -> str | None:
     return next((name for name in names if name and "GeoTransform" in maps[name].attrs), None)
 
 
-def _save_geotiff(maps: xr.Dataset, path: Path) -> None:
+def _flag_name(path: Path) -> str:
+    return f"{path.stem}_flag{path.suffix}"
+
+
+def _raster_maps(maps: xr.Dataset, path: Path) -> xr.Dataset:
+    """The maps (y, x) with what a GeoTIFF holds of their coordinates."""
     dims = _two_dimensional(maps, path)
-    names = [str(name) for name in maps.data_vars if name != _FLAG]
-    if not names:
+    if set(maps.data_vars) == {_FLAG}:
         raise ValueError(f"{path}: the Dataset has no maps beside {_FLAG!r}; save it as .nc")
+    lazy = [name for name, coordinate in maps.coords.items() if coordinate.chunks is not None]
+    return maps.drop_vars(lazy).transpose(*dims, ...)
+
+
+@contextmanager
+def _geotiff_files(maps: xr.Dataset, path: Path) -> Iterator[Write]:
+    """A GeoTIFF file of the maps and one of their flag, in-memory maps written, and how to write the lazy ones."""
+    y_dim, x_dim = _two_dimensional(maps, path)
+    names = [str(name) for name in maps.data_vars if name != _FLAG]
+    profile = {
+        "driver": "GTiff",
+        "height": maps.sizes[y_dim],
+        "width": maps.sizes[x_dim],
+        "crs": maps.rio.crs,
+        "transform": _transform(maps),
+        "compress": "deflate",
+        "tiled": True,
+        "bigtiff": "if_safer",
+    }
+    dtype = np.result_type(np.float32, *(maps[name].dtype for name in names))
     with ExitStack() as stack:
-        temporary = stack.enter_context(atomic_path(path))
-        flag_path = path.with_name(f"{path.stem}_flag{path.suffix}")
-        flag_temporary = stack.enter_context(atomic_path(flag_path)) if _FLAG in maps else None
-        computed = maps.transpose(*dims, ...)
-        dtype = np.result_type(np.float32, *(computed[name].dtype for name in names))
-        profile = {
-            "driver": "GTiff",
-            "height": computed.sizes[dims[0]],
-            "width": computed.sizes[dims[1]],
-            "crs": computed.rio.crs,
-            "transform": _transform(computed),
-            "compress": "deflate",
-            "tiled": True,
-            "bigtiff": "if_safer",
-        }
-        _write_bands(temporary, [computed[name] for name in names], {**profile, "dtype": dtype, "nodata": np.nan})
-        if flag_temporary is not None:
-            flag = computed[_FLAG]
-            _write_bands(flag_temporary, [flag], {**profile, "dtype": flag.dtype})
+        bands = _bands(stack, path, [maps[name] for name in names], {**profile, "dtype": dtype, "nodata": np.nan})
+        if _FLAG in maps:
+            flag = maps[_FLAG]
+            bands |= _bands(stack, path.with_name(_flag_name(path)), [flag], {**profile, "dtype": flag.dtype})
+
+        def write(name: str, place: tuple[slice, ...], values: np.ndarray) -> None:
+            file, index = bands[name]
+            rows, columns = place
+            window = Window.from_slices(rows, columns, height=file.height, width=file.width)
+            file.write(values.astype(file.dtypes[0], copy=False), index, window=window)
+
+        for name, array in maps.data_vars.items():
+            if array.chunks is None:
+                write(str(name), (slice(None), slice(None)), array.values)
+        yield write
+
+
+def _bands(
+    stack: ExitStack, path: Path, maps: list[xr.DataArray], profile: dict[str, Any]
+) -> dict[str, tuple[Any, int]]:
+    """A new file, open as long as the stack, of bands named after maps; where each map is to go."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        file = stack.enter_context(rasterio.open(path, "w", count=len(maps), **profile))
+    for index, array in enumerate(maps, start=1):
+        file.set_band_description(index, str(array.name))
+        if "units" in array.attrs:
+            file.set_band_unit(index, str(array.attrs["units"]))
+    return {str(array.name): (file, index) for index, array in enumerate(maps, start=1)}
 
 
 def _two_dimensional(maps: xr.Dataset, path: Path) -> tuple[str, str]:
@@ -258,24 +363,3 @@ def _two_dimensional(maps: xr.Dataset, path: Path) -> tuple[str, str]:
     if text:
         raise ValueError(f"{path}: GeoTIFF holds numbers, not {', '.join(text)}; drop these, or save as .nc")
     return dims
-
-
-def _write_bands(path: Path, bands: list[xr.DataArray], profile: dict[str, Any]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with rasterio.open(path, "w", count=len(bands), **profile) as file:
-            for index, band in enumerate(bands, start=1):
-                for window, values in _windows(band):
-                    file.write(values.astype(profile["dtype"], copy=False), index, window=window)
-                file.set_band_description(index, str(band.name))
-                if "units" in band.attrs:
-                    file.set_band_unit(index, str(band.attrs["units"]))
-
-
-def _windows(band: xr.DataArray) -> Iterator[tuple[Window, np.ndarray]]:
-    """A 2-D map block by block, each with its place."""
-    chunks = band.chunks or tuple((size,) for size in band.shape)
-    ends = [np.cumsum([0, *sizes]) for sizes in chunks]
-    for top, bottom in pairwise(ends[0]):
-        for left, right in pairwise(ends[1]):
-            yield Window(left, top, right - left, bottom - top), band[top:bottom, left:right].values
