@@ -32,13 +32,13 @@ from workers import graphs, workers
 DOCS = Path(__file__).parents[1] / "docs"
 BENCHMARKS: dict[str, Callable[[Sizes, Files], list[dict[str, Any]]]] = {
     "core": lambda sizes, _: [*em(sizes), *inversion(sizes)],
+    "files": files,
+    "startup": lambda sizes, _: startup(sizes),
+    "graphs": graphs,
+    "workers": workers,
     "sweeps": lambda sizes, _: [*em_sweeps(sizes), *inversion_sweeps(sizes)],
     "peers": peers,
-    "files": files,
     "training": training,
-    "workers": workers,
-    "graphs": graphs,
-    "startup": lambda sizes, _: startup(sizes),
 }
 
 

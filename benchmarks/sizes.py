@@ -19,7 +19,7 @@ class Sizes:
     many_components: int = 200
     rounds: int = 5
     iterations: int = 15
-    full_iterations: int = 5
+    full_iterations: int = 2
     pixels: int = 1_000_000
     sweep_n: tuple[int, ...] = (2_500, 5_000, 10_000, 20_000, 40_000)
     sweep_bands: tuple[int, ...] = (46, 92, 184, 368, 736)

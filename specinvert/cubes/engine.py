@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import getitem
 from typing import Any
 
 import dask
@@ -14,6 +15,7 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 from dask.base import normalize_token
+from dask.highlevelgraph import HighLevelGraph
 
 from ..gllim.chunks import available_cpus
 from ..gllim.parameters import GLLiMParameters
@@ -122,9 +124,36 @@ def _invert_array(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray,
     return results
 
 
-def _call(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray, ...] | np.ndarray:
-    arrays = kernel(block)
-    return arrays if len(arrays) > 1 else arrays[0]
+def _call(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray, ...]:
+    return kernel(block)
+
+
+def _invert_lazily(cube: da.Array, kernel: BlockInverter) -> list[da.Array]:
+    """The kernel over the blocks of a cube (..., D), each with all bands: one task a block, and one an output."""
+    pixels = tuple(range(cube.ndim - 1))
+    held = da.from_delayed(dask.delayed(kernel, pure=True), shape=(), dtype=object)
+    made = da.blockwise(
+        _call,
+        pixels,
+        cube,
+        (*pixels, cube.ndim - 1),
+        held,
+        (),
+        dtype=object,
+        meta=np.empty((0,) * len(pixels), dtype=object),
+        concatenate=True,
+    )
+    arrays = []
+    for number, output in enumerate(kernel.outputs):
+        name = f"{output.name}-{made.name}"
+        core = tuple((kernel.core_sizes[dim],) for dim in output.core_dims)
+        tasks = {
+            (name, *index, *(0 for _ in core)): (getitem, (made.name, *index), number)
+            for index in np.ndindex(*made.numblocks)
+        }
+        graph = HighLevelGraph.from_collections(name, tasks, dependencies=[made])
+        arrays.append(da.Array(graph, name, chunks=cube.chunks[:-1] + core, dtype=output.dtype or kernel.dtype))
+    return arrays
 
 
 def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr.Dataset:
@@ -132,24 +161,8 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
 
     A coordinate that has the name of an output gives way to it.
     """
-    used = {dim for output in kernel.outputs for dim in output.core_dims}
-    dtypes = [output.dtype or kernel.dtype for output in kernel.outputs]
     moved = cube.transpose(..., band_dim)
-    if cube.chunks is None:
-        arrays = _invert_array(moved.values, kernel)
-    else:
-        held = da.from_delayed(dask.delayed(kernel, pure=True), shape=(), dtype=object)
-        results = ",".join(f"({','.join(o.core_dims)})" for o in kernel.outputs)
-        arrays = da.apply_gufunc(
-            _call,
-            f"(band),()->{results}",
-            moved.data,
-            held,
-            output_dtypes=dtypes,
-            output_sizes={dim: kernel.core_sizes[dim] for dim in used},
-            vectorize=False,
-        )
-        arrays = arrays if isinstance(arrays, tuple) else (arrays,)
+    arrays = _invert_array(moved.values, kernel) if cube.chunks is None else _invert_lazily(moved.data, kernel)
     pixel_dims = moved.dims[:-1]
     variables = {
         output.name: ((*pixel_dims, *output.core_dims), array)
