@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from specinvert.gllim import Constraints, GLLiM, GLLiMParameters
 from specinvert.gllim.chunks import ArrayChunks, Chunk
 from specinvert.gllim.covariance import STRUCTURES
-from specinvert.gllim.posterior import posterior_blocks
+from specinvert.gllim.posterior import ForwardTerms, posterior_blocks
 from specinvert.gllim.training import Settings, Training, train
 
 BARE = {"standardize": False, "reg_covar": 0.0, "tol": 0.0, "max_iter": 10}
@@ -195,7 +195,7 @@ def posterior_of(theta: GLLiMParameters, spectra: np.ndarray) -> Mixture:
     n, k, size = len(spectra), theta.n_components, theta.A.shape[2]
     shapes = [(n, k), (n, k, size), (n, k, size, size), (n, size), (n, size, size), (n, size), (n,)]
     found = Mixture(*(np.full(shape, np.nan) for shape in shapes))
-    for block in posterior_blocks(theta, spectra, every_component=True):
+    for block in posterior_blocks(ForwardTerms.of(theta), spectra, every_component=True):
         rows, part = block.rows, block.posterior
         found.weights[rows], found.means[rows] = part.weights, part.means()
         found.covariances[rows], found.log_evidence[rows] = part.covariance, part.log_evidence

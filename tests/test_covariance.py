@@ -9,6 +9,7 @@ from strategies import SEEDS, SIGMAS, assert_near, covariances
 from specinvert.gllim.covariance import SINGULAR, STRUCTURES, Structure
 from specinvert.gllim.kernels import NEGLIGIBLE, normalize_rows
 from specinvert.gllim.statistics import update_prior
+from specinvert.gllim.workspace import Workspace
 
 
 def compact(sigma: str, seed: int, n_components: int, n_bands: int) -> np.ndarray:
@@ -178,7 +179,7 @@ def test_products_give_the_distance_with_latents_integrated_out(
     spectra = np.einsum("ndq,nq->nd", regression[labels], x) if n else np.zeros((0, d))
     spectra = spectra + np.sqrt(noise) * rng.normal(size=(n, d))
     log_joint = np.zeros((n, k))
-    explained = structure.log_joint(small, regression, basis, np.ones(d))(spectra, x, log_joint, np.inf)
+    explained = structure.log_joint(small, regression, basis, np.ones(d))(spectra, x, log_joint, np.inf, Workspace())
     distance = -2.0 * log_joint
 
     values = np.linalg.svd(structure.whiten(small, maps @ np.linalg.cholesky(prior)), compute_uv=False)
@@ -219,7 +220,7 @@ def test_what_is_left_out_of_reach_changes_no_bit_of_the_responsibilities(
     log_prior, found = rng.normal(size=(1, k)).repeat(n, axis=0), []
     for reach in (NEGLIGIBLE, np.inf):
         weights, density = log_prior.copy(), np.empty(n)
-        explained = log_joint(spectra, np.ones((n, 1)), weights, reach).copy()
+        explained = log_joint(spectra, np.ones((n, 1)), weights, reach, Workspace()).copy()
         normalize_rows(weights, density)
         found.append((weights, density, np.where(weights[:, None] > 0.0, explained, 0.0)))
     for near, every in zip(*found, strict=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from operator import getitem
 from typing import Any
 
@@ -19,7 +20,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from ..gllim.chunks import available_cpus
 from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import BLOCK_ROWS, posterior_blocks
+from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, posterior_blocks
 from ..gllim.threads import one_blas_thread
 from .labels import pixel_coordinates
 from .outputs import NODATA, PARTIAL_BANDS, Output
@@ -47,6 +48,14 @@ class BlockInverter:
         rest = (repr(theta.constraints), theta.n_latent, repr(self.outputs), str(self.dtype), self.fill)
         plain = [np.ascontiguousarray(array) for array in arrays]  # tokens of arrays depend on their memory order
         return normalize_token((type(self).__name__, plain, rest))
+
+    @cached_property
+    def terms(self) -> ForwardTerms:
+        """Theta prepared for complete spectra, once a process."""
+        return ForwardTerms.of(self.theta)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "terms"}
 
     @property
     def core_sizes(self) -> dict[str, int]:
@@ -79,7 +88,7 @@ class BlockInverter:
         n_t = self.theta.n_parameters
         kinds = {output.kind for output in self.outputs}
         with one_blas_thread():
-            for part in posterior_blocks(self.theta, spectra):
+            for part in posterior_blocks(self.terms, spectra):
                 mean, spread = part.posterior.moments("cov" in kinds)
                 made: dict[str, Any] = {"mean": mean[:, :n_t], "latent": mean[:, n_t:]}
                 variance = spread

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import inverse_regression, posterior_blocks
+from ..gllim.posterior import ForwardTerms, inverse_regression, posterior_blocks
 from .engine import BlockInverter
 from .labels import listed, pixel_coordinates, require_numbers
 from .request import Request
@@ -29,7 +29,7 @@ def label_posterior(theta: GLLiMParameters, request: Request, names: Sequence[st
         "covariance": np.full((n, n_k, n_t, n_t), np.nan),
         "log_evidence": np.full(n, np.nan),
     }
-    for part in posterior_blocks(theta, rows, every_component=True):
+    for part in posterior_blocks(ForwardTerms.of(theta), rows, every_component=True):
         block, mixture = part.rows, part.posterior
         made["weight"][block] = mixture.weights
         made["mean"][block] = mixture.means()[..., :n_t]

@@ -20,6 +20,7 @@ import numpy as np
 from .arrays import Array
 from .scaling import Moments, Scaling
 from .threads import one_blas_thread
+from .workspace import Workspace
 
 BLOCK_NUMBERS = 2**19
 """Float64 numbers that a block's largest temporary may hold: 4 MB, near a core's cache."""
@@ -54,12 +55,12 @@ class Chunk:
         given = None if self.responsibilities is None else self.responsibilities[select]
         return Chunk(self.spectra[select], self.parameters[select], self.weights[select], given)
 
-    def scaled(self, scaling: Scaling | None) -> Chunk:
-        """The chunk in float64 and in the units of ``scaling``."""
+    def scaled(self, scaling: Scaling | None, workspace: Workspace | None = None) -> Chunk:
+        """The chunk in float64 and in the units of ``scaling``, in arrays of ``workspace`` if given."""
         if scaling is None:
             spectra, parameters = self.spectra, self.parameters
         else:
-            spectra, parameters = scaling.apply(self.spectra, self.parameters)
+            spectra, parameters = scaling.apply(self.spectra, self.parameters, workspace)
         spectra, parameters = np.asarray(spectra, dtype=np.float64), np.asarray(parameters, dtype=np.float64)
         return Chunk(spectra, parameters, self.weights, self.responsibilities)
 

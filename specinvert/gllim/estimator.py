@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .arrays import Array
 from .chunks import ArrayChunks, Chunk
 from .parameters import Constraints, GLLiMParameters
-from .posterior import Posterior, posterior_blocks
+from .posterior import ForwardTerms, Posterior, posterior_blocks
 from .selection import bic, n_free_parameters
 from .statistics import log_joint_density
 from .threads import one_blas_thread
@@ -228,7 +228,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _posterior_blocks(self, X: Array) -> Iterator[tuple[Any, Posterior]]:
         with one_blas_thread():
-            for block in posterior_blocks(self.parameters_, X):
+            for block in posterior_blocks(ForwardTerms.of(self.parameters_), X):
                 yield block.rows, block.posterior
 
     def _check_spectra(self, X: Any) -> Array:

@@ -18,6 +18,7 @@ from .kernels import NEGLIGIBLE, centre_rows, mixture_moments, normalize_rows
 from .parameters import GLLiMParameters
 from .residuals import TILE_ROWS, LogJoint
 from .statistics import LOG_2PI, mean_square, update_prior
+from .workspace import Workspace
 
 BLOCK_ROWS = 4 * TILE_ROWS
 """Spectra a block: with BLAS in one thread, a spectrum's posterior has the same bits in whatever company it comes."""
@@ -62,6 +63,7 @@ class Posterior:
 class ForwardTerms:
     """Theta, prepared for log p(y) and the posterior of complete spectra."""
 
+    theta: GLLiMParameters
     residuals: LogJoint
     shift: Array
     prior_mean: Array
@@ -79,6 +81,7 @@ class ForwardTerms:
         signal = mean_square(replace(theta, b=theta.b - shift))
         log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)
         return cls(
+            theta=theta,
             residuals=structure.log_joint(theta.Sigma, (centres - shift)[:, :, None], basis, signal),
             shift=shift,
             prior_mean=theta.c,
@@ -87,20 +90,22 @@ class ForwardTerms:
             log_constant=np.log(theta.pi) - 0.5 * (log_det + theta.n_bands * LOG_2PI),
         )
 
-    def centre(self, spectra: Array) -> tuple[Array, Array]:
+    def centre(self, spectra: Array, workspace: Workspace) -> tuple[Array, Array]:
         """Spectra about the model's mean in float64, and their squares (n,), not finite where bands are missing.
 
         Rows of zeros fill the last tile.
         """
         n, n_bands = spectra.shape
-        centred, squares = np.zeros((-(-n // TILE_ROWS) * TILE_ROWS, n_bands)), np.empty(n)
+        centred, squares = workspace.array("centred", -(-n // TILE_ROWS) * TILE_ROWS, n_bands), np.empty(n)
+        centred[n:] = 0.0
         centre_rows(spectra, self.shift, centred, squares)
         return centred, squares
 
-    def posterior(self, spectra: Array, n: int, reach: float) -> Posterior:
+    def posterior(self, spectra: Array, n: int, reach: float, workspace: Workspace) -> Posterior:
         """Posterior of the first n of whole tiles of centred spectra without NaN."""
-        weights = np.repeat(self.log_constant[None], len(spectra), axis=0)
-        latent = self.residuals(spectra, np.ones((len(spectra), 1)), weights, reach)
+        weights = workspace.array("densities", len(spectra), len(self.log_constant))
+        weights[:] = self.log_constant
+        latent = self.residuals(spectra, np.ones((len(spectra), 1)), weights, reach, workspace)
         weights, latent = weights[:n], latent[:n]
         log_evidence = np.empty(n)
         normalize_rows(weights, log_evidence)
@@ -109,46 +114,53 @@ class ForwardTerms:
 
 @dataclass(frozen=True)
 class Block:
-    """The posterior of some rows, a slice or indices, that have all bands (``complete``) or miss the same ones."""
+    """The posterior of some rows, a slice or indices, that have all bands (``complete``) or miss the same ones.
+
+    Its arrays hold until the next block is asked for.
+    """
 
     rows: slice | NDArray[np.intp]
     complete: bool
     posterior: Posterior
 
 
-def posterior_blocks(theta: GLLiMParameters, spectra: Array, every_component: bool = False) -> Iterator[Block]:
+def posterior_blocks(terms: ForwardTerms, spectra: Array, every_component: bool = False) -> Iterator[Block]:
     """Posteriors of spectra (n, D) in blocks of rows.
 
     Non-finite bands are missing; rows that miss the same bands share theta. Rows without a band are in no block.
     ``every_component`` sets the latents of components of weight zero too.
     """
     reach = np.inf if every_component else NEGLIGIBLE
-    terms = ForwardTerms.of(theta)
-    holed = []
+    holed, workspace = [], Workspace()
     for start in range(0, len(spectra), BLOCK_ROWS):
         values = spectra[start : start + BLOCK_ROWS]
-        centred, squares = terms.centre(values)
+        centred, squares = terms.centre(values, workspace)
         finite = np.isfinite(squares)
         if finite.all():
-            yield Block(slice(start, start + len(values)), True, terms.posterior(centred, len(values), reach))
+            yield Block(
+                slice(start, start + len(values)), True, terms.posterior(centred, len(values), reach, workspace)
+            )
             continue
         holed.append(start + np.flatnonzero(~finite))
         whole = np.flatnonzero(finite)
         if len(whole):
-            yield Block(start + whole, True, terms.posterior(terms.centre(values[whole])[0], len(whole), reach))
+            centred, _ = terms.centre(values[whole], workspace)
+            yield Block(start + whole, True, terms.posterior(centred, len(whole), reach, workspace))
     if holed:
-        yield from _holed_blocks(theta, spectra, np.concatenate(holed), reach)
+        yield from _holed_blocks(terms.theta, spectra, np.concatenate(holed), reach, workspace)
 
 
-def _holed_blocks(theta: GLLiMParameters, spectra: Array, holed: NDArray[np.intp], reach: float) -> Iterator[Block]:
+def _holed_blocks(
+    theta: GLLiMParameters, spectra: Array, holed: NDArray[np.intp], reach: float, workspace: Workspace
+) -> Iterator[Block]:
     every = np.arange(theta.n_bands)
     for members, valid in band_patterns(np.isfinite(spectra[holed])):
         rows, bands = holed[members], every[valid]
         terms = ForwardTerms.of(theta.select_bands(bands))
         for start in range(0, len(rows), BLOCK_ROWS):
             block = rows[start : start + BLOCK_ROWS]
-            centred, _ = terms.centre(spectra[np.ix_(block, bands)])
-            yield Block(block, len(bands) == theta.n_bands, terms.posterior(centred, len(block), reach))
+            centred, _ = terms.centre(spectra[np.ix_(block, bands)], workspace)
+            yield Block(block, len(bands) == theta.n_bands, terms.posterior(centred, len(block), reach, workspace))
 
 
 def band_patterns(valid: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .arrays import Array
 from .kernels import expand_rows, form_rows
+from .workspace import Workspace
 
 TILE_ROWS = 192
 """Rows of one product: BLAS rounds by the shape of a product and by the place of a row in the tiles of its kernels (16,
@@ -23,13 +24,11 @@ EXPANDABLE = 1e6
 """Greatest ratio of signal to noise variance at which squares are expanded: as many digits as it has are lost."""
 
 
-def tiled_product(rows: Array, columns: Array) -> Array:
-    """``rows @ columns`` in float64 for rows (n, D), tile by tile; only a last, smaller tile may round otherwise."""
-    product = np.empty((len(rows), columns.shape[1]))
+def tiled_product(rows: Array, columns: Array, product: Array) -> None:
+    """Fill ``product`` with ``rows @ columns``, tile by tile; only a last, smaller tile may round otherwise."""
     for start in range(0, len(rows), TILE_ROWS):
         tile = slice(start, start + TILE_ROWS)
         np.matmul(rows[tile], columns, out=product[tile])
-    return product
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Basis:
 class LogJoint(Protocol):
     """Prepared for one theta."""
 
-    def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float) -> Array:
+    def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
         """Take half the distances left from ``log_joint`` (n, K), which holds the log-priors, in place.
 
         Rows are ``spectra`` (n, D) and ``x`` (n, q), without NaN. Returns p (n, p, K). A component further than
@@ -82,7 +81,7 @@ class Expanded:
         self.cross = np.ascontiguousarray(cross[:, :, :p].transpose(1, 2, 0))
         self.quadratic = cross[:, first, p + second].T * np.where(first == second, 0.5, 1.0)[:, None]
         self.precision = np.ascontiguousarray(precision[:, 0])
-        self.squaring = np.ascontiguousarray(precision[:, :0].T if same else precision.T)
+        self.squaring = np.ascontiguousarray(precision.T[:, :0] if same else precision.T)
         self.gamma = 1.05 * (n_bands + p + 3 * q + 16) * np.finfo(np.float64).eps / 2.0
         self.coarse = own = np.flatnonzero((signal * precision).mean(axis=1) > EXPANDABLE)
         self.greatest = precision[own].max(axis=1)
@@ -93,11 +92,15 @@ class Expanded:
         self.upper = np.ascontiguousarray(basis.upper[own].transpose(0, 2, 1))
         self.lower = basis.lower[own]
 
-    def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float) -> Array:
+    def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
         """See :class:`LogJoint`."""
         n, (q, p, n_components) = len(spectra), self.cross.shape
-        product = tiled_product(spectra, self.columns).reshape(n, p + q, n_components)
-        squares = tiled_product(spectra**2, self.squaring) if self.squaring.size else np.empty((n, 0))
+        product = workspace.array("product", n, p + q, n_components)
+        tiled_product(spectra, self.columns, product.reshape(n, self.columns.shape[1]))
+        squares = workspace.array("squares", n, self.squaring.shape[1])
+        if self.squaring.size:
+            square = np.multiply(spectra, spectra, out=workspace.array("square", *spectra.shape))
+            tiled_product(square, self.squaring, squares)
         log_prior = log_joint[:, self.coarse]
         expand_rows(spectra, x, product, squares, self.precision, self.cross, self.quadratic, log_joint)
         if len(self.coarse):
@@ -134,9 +137,9 @@ class Formed:
         self.regression = regression
         self.basis = basis
 
-    def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float) -> Array:
+    def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
         """See :class:`LogJoint`; ``reach`` is of no use here."""
-        explained = np.empty((len(spectra), self.basis.upper.shape[2], len(self.regression)))
+        explained = workspace.array("product", len(spectra), self.basis.upper.shape[2], len(self.regression))
         for start in range(0, len(spectra), TILE_ROWS):
             tile = slice(start, start + TILE_ROWS)
             for k, regression in enumerate(self.regression):

@@ -14,6 +14,7 @@ import numpy as np
 from .arrays import Array
 from .kernels import scale_rows
 from .parameters import GLLiMParameters
+from .workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,10 @@ class Scaling:
         """Log of the volume element: subtract it, a sample, from a scaled log-density."""
         return float(np.log(self.spectra_scale).sum() + np.log(self.parameters_scale).sum())
 
-    def apply(self, spectra: Array, parameters: Array) -> tuple[Array, Array]:
-        """Spectra (n, D) and parameters (n, L_t) of any float type to scaled float64."""
-        scaled = np.empty(spectra.shape), np.empty(parameters.shape)
+    def apply(self, spectra: Array, parameters: Array, workspace: Workspace | None = None) -> tuple[Array, Array]:
+        """Spectra (n, D) and parameters (n, L_t) of any float type to scaled float64, in ``workspace`` if given."""
+        place = Workspace() if workspace is None else workspace
+        scaled = place.array("spectra", *spectra.shape), place.array("parameters", *parameters.shape)
         scale_rows(spectra, self.spectra_shift, self.spectra_scale, scaled[0])
         scale_rows(parameters, self.parameters_shift, self.parameters_scale, scaled[1])
         return scaled

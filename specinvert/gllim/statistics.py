@@ -18,6 +18,7 @@ from .kernels import NEGLIGIBLE, accumulate_rows, normalize_rows, prior_rows
 from .parameters import GLLiMParameters
 from .residuals import Basis, LogJoint
 from .scaling import Scaling
+from .workspace import Workspace
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -88,13 +89,13 @@ class ConditionalTerms:
             log_constant=np.log(theta.pi) - 0.5 * (log_det + (n_bands + n_t) * LOG_2PI),
         )
 
-    def log_joint(self, spectra: Array, parameters: Array) -> tuple[Array, Array]:
+    def log_joint(self, spectra: Array, parameters: Array, workspace: Workspace) -> tuple[Array, Array]:
         """Log of pi_k p(y_n, t_n | k) (n, K), -inf where negligible, and the whitened latents (n, L_w, K) about c_w."""
         n = len(spectra)
-        densities = np.empty((n, len(self.log_constant)))
+        densities = workspace.array("densities", n, len(self.log_constant))
         prior_rows(parameters, self.centre, self.whitening, self.log_constant, densities)
         x = np.concatenate([parameters, np.ones((n, 1))], axis=1)
-        return densities, self.residuals(spectra, x, densities, NEGLIGIBLE)
+        return densities, self.residuals(spectra, x, densities, NEGLIGIBLE, workspace)
 
 
 def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array) -> Array:
@@ -104,10 +105,10 @@ def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array)
     scaling = Scaling(origin, np.ones_like(origin), theta.pi @ theta.c[:, :n_t], np.ones(n_t))
     terms = ConditionalTerms.of(scaling.inverse().to_user(theta))
     chunk = Chunk(spectra, parameters, np.ones(len(spectra)))
-    densities = []
+    densities, workspace = [], Workspace()
     for part in blocks(chunk, theta.structure.rows):
-        rows = part.scaled(scaling)
-        by_component, _ = terms.log_joint(rows.spectra, rows.parameters)
+        rows = part.scaled(scaling, workspace)
+        by_component, _ = terms.log_joint(rows.spectra, rows.parameters, workspace)
         densities.append(np.empty(len(rows)))
         normalize_rows(by_component, densities[-1])
     return np.concatenate(densities)
@@ -199,9 +200,10 @@ def expectation(
     """E-W-step and E-Z-step on a chunk, as sums for the M-step in the given structure of Sigma."""
     n_t, n_bands = chunk.parameters.shape[1], chunk.spectra.shape[1]
     accumulator = Accumulator(structure, terms.root, terms.latent_mean, n_t, n_bands)
+    workspace = Workspace()
     for part in blocks(chunk, structure.rows):
-        rows = part.scaled(scaling)
-        weights, latent = terms.log_joint(rows.spectra, rows.parameters)
+        rows = part.scaled(scaling, workspace)
+        weights, latent = terms.log_joint(rows.spectra, rows.parameters, workspace)
         log_density = np.empty(len(rows))
         normalize_rows(weights, log_density)
         weights *= rows.weights[:, None]
