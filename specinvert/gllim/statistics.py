@@ -200,7 +200,7 @@ def expectation(
     """E-W-step and E-Z-step on a chunk, as sums for the M-step in the given structure of Sigma."""
     n_t, n_bands = chunk.parameters.shape[1], chunk.spectra.shape[1]
     accumulator = Accumulator(structure, terms.root, terms.latent_mean, n_t, n_bands)
-    workspace = Workspace()
+    workspace = Workspace.of_this_thread()
     for part in blocks(chunk, structure.rows):
         rows = part.scaled(scaling, workspace)
         weights, latent = terms.log_joint(rows.spectra, rows.parameters, workspace)

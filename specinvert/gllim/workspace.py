@@ -6,6 +6,7 @@ does on dask.distributed's workers: as much time as the products themselves.
 
 from __future__ import annotations
 
+import threading
 from math import prod
 
 import numpy as np
@@ -13,11 +14,22 @@ import numpy as np
 from .arrays import Array
 
 
+_local = threading.local()
+
+
 class Workspace:
     """Float64 arrays by name, for one thread; an array holds until the next one of its name is asked for."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Array] = {}
+
+    @classmethod
+    def of_this_thread(cls) -> Workspace:
+        """One that lasts as long as the thread, for work that hands out none of its arrays."""
+        if not hasattr(_local, "workspace"):
+            _local.workspace = cls()
+        workspace: Workspace = _local.workspace
+        return workspace
 
     def array(self, name: str, *shape: int) -> Array:
         """An array of any content."""
