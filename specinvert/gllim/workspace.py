@@ -13,7 +13,6 @@ import numpy as np
 
 from .arrays import Array
 
-
 _local = threading.local()
 
 
