@@ -1,15 +1,13 @@
 """Nuisances: their moments and covariances, the order in which they act, and what they refuse."""
 
-import contextlib
 import doctest
-import io
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
+from documents import assert_prints_what_it_shows
 from labelled import WAVELENGTHS, make_training, refuses, wavelength_coordinate
 from nuisances import EVERYTHING, GAUSSIAN, SOIL, SPECTRUM
 
@@ -228,12 +226,4 @@ def test_examples_in_docstrings_print_what_they_show(module: Any) -> None:
 
 
 def test_the_guide_prints_what_it_shows() -> None:
-    guide = (Path(__file__).parents[1] / "docs" / "nuisance.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
-    shown = re.search(r"```text\n(.*?)```", guide, re.DOTALL)
-    assert code is not None
-    assert shown is not None
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code[1], "nuisance.md", "exec"), {})
-    assert printed.getvalue().split() == shown[1].split()
+    assert_prints_what_it_shows(Path(__file__).parents[1] / "docs" / "nuisance.md")
