@@ -18,7 +18,7 @@ import dask
 import dask.array as da
 import numpy as np
 
-from ..gllim.chunks import Chunk, Sum, evenly_spaced, join, sum_blocks
+from ..gllim.chunks import Chunk, Mask, Sum, evenly_spaced, join, sum_blocks
 from ..gllim.scaling import Scaling
 
 PERSIST_BYTES = 1_000_000_000
@@ -28,7 +28,6 @@ MERGED_BYTES = 8_000_000
 MERGED_CHUNKS = 256
 """...but not into fewer chunks than this, so that many workers have a share."""
 
-Mask = Callable[[Chunk], np.ndarray]
 Part = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
@@ -81,7 +80,8 @@ class DaskChunks:
     def where(self, mask: Mask) -> DaskChunks:
         """Chunks of the rows for which a function of a chunk is True."""
         masks = self._compute(*[dask.delayed(mask)(chunk) for chunk in self.chunks])
-        chunks = [dask.delayed(_rows_where)(mask, chunk) for chunk in self.chunks]
+        held = _hold(list(masks), self.client)
+        chunks = [dask.delayed(Chunk.rows)(chunk, found) for chunk, found in zip(self.chunks, held, strict=True)]
         numbers = [numbers[found] for numbers, found in zip(self.numbers, masks, strict=True)]
         return DaskChunks(chunks, numbers, self.client)
 
@@ -139,10 +139,6 @@ def _part(numbers: np.ndarray, parameters: np.ndarray, weights: np.ndarray, give
 def _chunk(blocks: list[np.ndarray], part: Part) -> Chunk:
     rows = [block.reshape(-1, block.shape[-1]) for block in blocks]
     return Chunk(rows[0] if len(rows) == 1 else np.concatenate(rows), *part)
-
-
-def _rows_where(mask: Mask, chunk: Chunk) -> Chunk:
-    return chunk.rows(mask(chunk))
 
 
 def _hold(values: list[Any], client: Any) -> list[Any]:

@@ -100,7 +100,7 @@ def read_training(
         raise ValueError(f"{count.describe(names)}; drop them first or pass missing='drop'")
     if count.rows:
         logger.warning("%s; they are left out", count.describe(names))
-        source = source.where(_finite) if isinstance(source, DaskChunks) else source.apply(_finite_rows)
+        source = source.where(_finite)
     units = array.attrs.get("units")
     return TrainingSet(
         source=source,
@@ -178,10 +178,6 @@ class _Missing:
 
 def _finite(chunk: Chunk) -> np.ndarray:
     return np.asarray(np.isfinite(chunk.spectra).all(axis=1) & np.isfinite(chunk.parameters).all(axis=1))
-
-
-def _finite_rows(chunk: Chunk) -> Chunk:
-    return chunk.rows(_finite(chunk))
 
 
 def _text_attrs(attrs: dict[Any, Any]) -> dict[str, str]:

@@ -65,6 +65,10 @@ class Chunk:
         return Chunk(spectra, parameters, self.weights, self.responsibilities)
 
 
+Mask = Callable[[Chunk], np.ndarray[Any, np.dtype[np.bool_]]]
+"""Whether each row of a chunk is wanted, (n,)."""
+
+
 class ChunkSource(Protocol):
     """Training data that can be summed over."""
 
@@ -112,9 +116,9 @@ class ArrayChunks:
         with ThreadPoolExecutor(available_cpus()) as pool:
             return reduce(add, pool.map(lane, range(len(bounds) - 1)))
 
-    def apply(self, function: Callable[[Chunk], Chunk]) -> ArrayChunks:
-        """Chunks changed by a function, one to one."""
-        return ArrayChunks([function(chunk) for chunk in self.chunks])
+    def where(self, mask: Mask) -> ArrayChunks:
+        """Chunks of the rows for which a function of a chunk is True."""
+        return ArrayChunks([chunk.rows(mask(chunk)) for chunk in self.chunks])
 
     def sample(self, n_rows: int) -> Chunk:
         """At most ``n_rows`` evenly spaced rows."""
