@@ -188,12 +188,13 @@ def test_products_give_the_distance_with_latents_integrated_out(
         residual = spectra - x @ regression[j].T
         precision = structure.solve(small, maps)[j]
         inner = np.linalg.inv(np.linalg.inv(prior[j]) + maps[j].T @ precision)
-        latent = residual @ precision @ inner
-        unexplained = residual - latent @ maps[j].T
-        direct = np.einsum("nd,nd->n", unexplained @ np.linalg.inv(dense[j]), unexplained)
-        direct += np.einsum("nl,nl->n", latent @ np.linalg.inv(prior[j]), latent)
+        whiten_bands, whiten_latents = (np.linalg.inv(np.linalg.cholesky(c)) for c in (dense[j], prior[j]))
+        stacked = np.concatenate([whiten_bands @ maps[j], whiten_latents])
+        observed = np.concatenate([whiten_bands @ residual.T, np.zeros((size, n))])
+        latent = np.linalg.lstsq(stacked, observed)[0].T
+        direct = ((observed - stacked @ latent.T) ** 2).sum(axis=0)
         np.testing.assert_allclose(distance[:, j], direct, rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(explained[:, :, j] @ root[j].T, latent, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(explained[:, :size, j] @ root[j].T, latent, rtol=1e-5, atol=1e-7)
         assert_near(root[j] @ root[j].T, inner, 1e-3 if noise < 1e-10 else 1e-6)
     np.testing.assert_array_equal(root, np.tril(root))
 

@@ -89,7 +89,7 @@ class BlockInverter:
         kinds = {output.kind for output in self.outputs}
         with one_blas_thread():
             for part in posterior_blocks(self.terms, spectra):
-                mean, spread = part.posterior.moments("cov" in kinds)
+                mean, spread = part.posterior.moments("cov" in kinds, None if "latent" in kinds else n_t)
                 made: dict[str, Any] = {"mean": mean[:, :n_t], "latent": mean[:, n_t:]}
                 variance = spread
                 if "cov" in kinds:

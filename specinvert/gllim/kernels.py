@@ -231,6 +231,8 @@ def normalize_rows(log_joint: Array, log_density: Array) -> None:
     """Log-sum-exp of each row into ``log_density`` (n,), the normalised weights in place."""
     n_rows, n_components = log_joint.shape
     whole = n_components - n_components % 4
+    active = np.empty(n_components, dtype=np.intp)
+    share = np.empty(n_components)
     for n in range(n_rows):
         t0, t1, t2, t3 = log_joint[n, 0], -np.inf, -np.inf, -np.inf
         for k in range(0, whole, 4):
@@ -239,25 +241,25 @@ def normalize_rows(log_joint: Array, log_density: Array) -> None:
         top = max(max(t0, t1), max(t2, t3))
         for k in range(whole, n_components):
             top = max(top, log_joint[n, k])
+        count = 0
+        for k in range(n_components):
+            active[count] = k
+            share[count] = log_joint[n, k] - top
+            count += share[count] > -NEGLIGIBLE
+            log_joint[n, k] = 0.0
         total = 0.0
-        for k in range(n_components):
-            below = log_joint[n, k] - top
-            if below > -NEGLIGIBLE:
-                weight = np.exp(below)
-                total += weight
-                log_joint[n, k] = weight
-            else:
-                log_joint[n, k] = 0.0
-        scale = 1.0 / total
-        for k in range(n_components):
-            log_joint[n, k] *= scale
+        for a in range(count):
+            share[a] = np.exp(share[a])
+            total += share[a]
+        for a in range(count):
+            log_joint[n, active[a]] = share[a] / total
         log_density[n] = top + np.log(total)
 
 
 @compiled
 def _regressor(n: int, k: int, latent: Array, root: Array, mean: Array, parameters: Array, x: Array) -> None:
     """``x = [1; t; w]`` of row n under component k, w = mean_k + root_k latent[n, :, k]; root lower triangular."""
-    n_t, p = parameters.shape[1], latent.shape[1]
+    n_t, p = parameters.shape[1], root.shape[1]
     x[0] = 1.0
     for i in range(n_t):
         x[1 + i] = parameters[n, i]
@@ -316,38 +318,39 @@ def accumulate_squares(weights: Array, spectra: Array, sums: Array) -> None:
 def mixture_moments(
     weights: Array, latent: Array, root: Array, prior_mean: Array, within: Array, mean: Array, spread: Array
 ) -> None:
-    """Mean (n, L) and covariance (n, L, L), or variances (n, L, 1), of the posterior mixture.
+    """Mean (n, m) and covariance (n, m, m), or variances (n, m, 1), of the first m dimensions of the posterior mixture.
 
-    Component k has mean prior_mean[k] + root_k latent[n, :, k] and covariance within[k] (K, L, L).
+    Component k has mean prior_mean[k] + root_k latent[n, :, k], root_k lower triangular, and covariance within[k].
     """
     n_rows, n_components = weights.shape
-    size = prior_mean.shape[1]
+    size = mean.shape[1]
     full = spread.shape[2] == size
     active = np.empty(n_components, dtype=np.intp)
-    centres = np.empty((n_components, size))
+    share = np.empty(n_components)
+    gap = np.empty((size, n_components))
     for n in range(n_rows):
         count = 0
         for k in range(n_components):
             active[count] = k
+            share[count] = weights[n, k]
             count += weights[n, k] != 0.0
-        mean[n] = 0.0
-        spread[n] = 0.0
-        for a in range(count):
-            k = active[a]
-            w = weights[n, k]
-            for i in range(size):
+        for i in range(size):
+            average = 0.0
+            for a in range(count):
+                k = active[a]
                 value = prior_mean[k, i]
                 for j in range(i + 1):
                     value += root[k, i, j] * latent[n, j, k]
-                centres[a, i] = value
-                mean[n, i] += w * value
-        for a in range(count):
-            k = active[a]
-            w = weights[n, k]
-            for i in range(size):
-                gap = centres[a, i] - mean[n, i]
+                gap[i, a] = value
+                average += share[a] * value
+            mean[n, i] = average
+            for a in range(count):
+                gap[i, a] -= average
+        for i in range(size):
+            for j in range(0 if full else i, i + 1):
+                total = 0.0
+                for a in range(count):
+                    total += share[a] * (within[active[a], i, j] + gap[i, a] * gap[j, a])
+                spread[n, i, j if full else 0] = total
                 if full:
-                    for j in range(size):
-                        spread[n, i, j] += w * (within[k, i, j] + gap * (centres[a, j] - mean[n, j]))
-                else:
-                    spread[n, i, 0] += w * (within[k, i, i] + gap * gap)
+                    spread[n, j, i] = total

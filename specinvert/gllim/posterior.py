@@ -33,7 +33,8 @@ class Posterior:
     Attributes
     ----------
     weights : (n, K), summing to one; below 1e-18 they are zero.
-    latent : (n, L, K), less exact where the weight is zero, unless every component was asked for.
+    latent : (n, L or more, K), the first L of use; less exact where the weight is zero, unless every component was
+        asked for.
     root : (K, L, L) lower triangular, prior_mean : (K, L).
     covariance : (K, L, L) Sigma*_k, the same for all spectra.
     log_evidence : (n,) log p(y).
@@ -48,11 +49,14 @@ class Posterior:
 
     def means(self) -> Array:
         """Means of the components (n, K, L)."""
-        return self.prior_mean + np.einsum("klm,nmk->nkl", self.root, self.latent)
+        return self.prior_mean + np.einsum("klm,nmk->nkl", self.root, self.latent[:, : self.root.shape[1]])
 
-    def moments(self, covariance: bool = False) -> tuple[Array, Array]:
-        """Posterior mean (n, L), eq. JGMM_inverse_exp, with variances (n, L) or the covariance (n, L, L)."""
-        n, size = self.latent.shape[:2]
+    def moments(self, covariance: bool = False, size: int | None = None) -> tuple[Array, Array]:
+        """Posterior mean (n, L), eq. JGMM_inverse_exp, with variances (n, L) or the covariance (n, L, L).
+
+        Of the first ``size`` parameters and latents, where it is given.
+        """
+        n, size = len(self.weights), self.root.shape[1] if size is None else size
         mean = np.empty((n, size))
         spread = np.empty((n, size, size if covariance else 1))
         mixture_moments(self.weights, self.latent, self.root, self.prior_mean, self.covariance, mean, spread)

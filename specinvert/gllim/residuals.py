@@ -24,13 +24,6 @@ EXPANDABLE = 1e6
 """Greatest ratio of signal to noise variance at which squares are expanded: as many digits as it has are lost."""
 
 
-def tiled_product(rows: Array, columns: Array, product: Array) -> None:
-    """Fill ``product`` with ``rows @ columns``, tile by tile; only a last, smaller tile may round otherwise."""
-    for start in range(0, len(rows), TILE_ROWS):
-        tile = slice(start, start + TILE_ROWS)
-        np.matmul(rows[tile], columns, out=product[tile])
-
-
 @dataclass(frozen=True)
 class Basis:
     """Orthonormal columns [upper (K, D, p); lower (K, p, p)]: latents explain p = upper' z of a whitened residual z.
@@ -48,8 +41,8 @@ class LogJoint(Protocol):
     def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
         """Take half the distances left from ``log_joint`` (n, K), which holds the log-priors, in place.
 
-        Rows are ``spectra`` (n, D) and ``x`` (n, q), without NaN. Returns p (n, p, K). A component further than
-        ``reach`` below the row's greatest may get -inf, with p less exact.
+        Rows are ``spectra`` (n, D) and ``x`` (n, q), without NaN. Returns p (n, p or more, K), maybe with
+        more behind it. A component further than ``reach`` below the row's greatest may get -inf, with p less exact.
         """
 
 
@@ -96,13 +89,19 @@ class Expanded:
         """See :class:`LogJoint`."""
         n, (q, p, n_components) = len(spectra), self.cross.shape
         product = workspace.array("product", n, p + q, n_components)
-        tiled_product(spectra, self.columns, product.reshape(n, self.columns.shape[1]))
-        squares = workspace.array("squares", n, self.squaring.shape[1])
-        if self.squaring.size:
-            square = np.multiply(spectra, spectra, out=workspace.array("square", *spectra.shape))
-            tiled_product(square, self.squaring, squares)
+        flat = product.reshape(n, self.columns.shape[1])
         log_prior = log_joint[:, self.coarse]
-        expand_rows(spectra, x, product, squares, self.precision, self.cross, self.quadratic, log_joint)
+        for start in range(0, n, TILE_ROWS):
+            tile = slice(start, start + TILE_ROWS)
+            rows = spectra[tile]
+            np.matmul(rows, self.columns, out=flat[tile])
+            squares = workspace.array("squares", len(rows), self.squaring.shape[1])
+            if self.squaring.size:
+                square = np.multiply(rows, rows, out=workspace.array("square", *rows.shape))
+                np.matmul(square, self.squaring, out=squares)
+            expand_rows(
+                rows, x[tile], product[tile], squares, self.precision, self.cross, self.quadratic, log_joint[tile]
+            )
         if len(self.coarse):
             form_rows(
                 spectra,
@@ -120,7 +119,7 @@ class Expanded:
                 reach,
                 log_joint,
             )
-        return product[:, :p]
+        return product
 
 
 class Formed:
