@@ -183,6 +183,7 @@ def train(
 @click.option("--band-dim", help="Band dimension, where no wavelength coordinate tells.")
 @click.option("--tolerance", type=float, default=1.0, show_default=True, help="Band matching tolerance, nm.")
 @click.option("--resume", is_flag=True, help="Go on with the blocks that a stopped run left behind.")
+@click.option("--compression", type=click.IntRange(0, 9), default=0, show_default=True, help="Deflate level, netCDF.")
 @SCHEDULER
 def invert(
     model: Path,
@@ -193,6 +194,7 @@ def invert(
     band_dim: str | None,
     tolerance: float,
     resume: bool,
+    compression: int,
     scheduler: str | None,
 ) -> None:
     """Invert CUBE with MODEL into maps of parameters, uncertainties and flags, block by block.
@@ -214,7 +216,7 @@ def invert(
     spectra = open_cube(cube, variable=variable)
     maps = inverter.invert(spectra, outputs=outputs, band_dim=band_dim, tolerance=tolerance, rechunk="auto")
     with _cluster(scheduler), _block_progress() as progress:
-        save_maps(maps, output, resume=resume, progress=progress)
+        save_maps(maps, output, resume=resume, progress=progress, compression=compression)
     click.echo(f"wrote {output}")
 
 

@@ -499,6 +499,21 @@ def test_netcdf_maps_come_back_with_nan_flags_crs_and_transform(tmp_path, lazy, 
     assert sorted(p.name for p in tmp_path.iterdir()) == [name]
 
 
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_floats_are_compressed_on_request_and_flags_always(tmp_path, level):
+    save_maps(maps_of(), tmp_path / "maps.nc", compression=level)
+    with xr.open_dataset(tmp_path / "maps.nc") as read:
+        assert read.water.encoding["complevel"] == level
+        assert read.quality_flag.encoding["complevel"] == max(level, 1)
+
+
+@pytest.mark.parametrize("level", [-1, 10, None, "high"])
+def test_a_compression_that_is_no_level_is_refused(tmp_path, level):
+    with pytest.raises(ValueError, match=f"compression={level!r} is no level"):
+        save_maps(maps_of(), tmp_path / "maps.nc", compression=level)
+    assert not list(tmp_path.iterdir())
+
+
 def test_netcdf_encoding_is_explicit_and_nothing_stale_leaks(tmp_path):
     maps = maps_of()
     maps.water.encoding = {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -9999, "chunksizes": (1, 1)}
@@ -511,8 +526,7 @@ def test_netcdf_encoding_is_explicit_and_nothing_stale_leaks(tmp_path):
         assert np.isnan(raw.water.attrs["_FillValue"])
         assert "scale_factor" not in raw.water.attrs
         assert "coordinates" not in raw.water.attrs
-        assert raw.water.encoding["zlib"]
-        assert raw.water.encoding["complevel"] == 1
+        assert not raw.water.encoding["zlib"]
         assert raw.encoding["unlimited_dims"] == set()
         assert raw.quality_flag.dtype == np.uint8
         for name in ("water", "water_std", "quality_flag"):

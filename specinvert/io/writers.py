@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def save_maps(
     *,
     resume: bool = False,
     progress: ProgressCallback | None = None,
+    compression: int = 0,
 ) -> None:
     """Write maps to a netCDF (.nc, .nc4), Zarr (.zarr) or GeoTIFF (.tif, .tiff) file.
 
@@ -50,8 +52,8 @@ def save_maps(
     file (:mod:`specinvert.io.blocks`). The file grows there too as blocks arrive, in memory bounded by a few of them,
     and appears under its name only when complete; the folder stays behind when a run is stopped, for ``resume``.
 
-    netCDF holds every variable: floats compressed with NaN as fill value, integers without a fill value,
-    coordinates and CRS. GeoTIFF holds the maps as bands named after the variables, NaN for no data, in the
+    netCDF holds every variable: floats with NaN as fill value, integers compressed without a fill value, coordinates
+    and CRS. GeoTIFF holds the maps as bands named after the variables, NaN for no data, in the
     smallest float type that holds them all; the variable `quality_flag` goes to `<name>_flag.tif` beside it.
 
     Parameters
@@ -60,16 +62,20 @@ def save_maps(
     path : the file to write; an existing one is replaced.
     resume : go on with the blocks that a stopped run of the same maps left behind.
     progress : called after each block with a :class:`specinvert.io.blocks.BlockProgress`.
+    compression : deflate level of float variables in netCDF, 0 (none) to 9. Level 1 makes noisy maps a fifth smaller
+        and the whole inversion a tenth longer; maps with much nodata shrink more.
 
     Raises
     ------
-    ValueError : another suffix, no variables, for GeoTIFF a variable that is no 2-D map or no number, or blocks of
-        other maps to resume from.
+    ValueError : another suffix, a compression that is no level, no variables, for GeoTIFF a variable that is no 2-D
+        map or no number, or blocks of other maps to resume from.
     TypeError : `maps` is not a Dataset.
     FileNotFoundError, PermissionError : the directory is missing or cannot be written to.
     """
     if not isinstance(maps, xr.Dataset):
         raise TypeError(f"maps must be an xarray.Dataset, not {type(maps).__name__}; use array.to_dataset(name=...)")
+    if compression not in range(10):
+        raise ValueError(f"compression={compression!r} is no level of deflate: use 0 (none) to 9 (smallest)")
     suffix = Path(path).suffix.lower()
     if suffix not in _NETCDF | _ZARR | _GEOTIFF:
         accepted = ", ".join(sorted(_NETCDF | _ZARR | _GEOTIFF))
@@ -82,7 +88,8 @@ def save_maps(
     final = check_target(final)
     maps = _numbers_lazy(maps)
     made = [final.name]
-    open_file = _netcdf_file if suffix in _NETCDF else _zarr_store if suffix in _ZARR else _geotiff_files
+    netcdf_file = partial(_netcdf_file, compression=compression)
+    open_file = netcdf_file if suffix in _NETCDF else _zarr_store if suffix in _ZARR else _geotiff_files
     if suffix in _GEOTIFF and _FLAG in maps:
         made.append(check_target(final.with_name(_flag_name(final))).name)
     if block_layout(maps) is not None:
@@ -146,13 +153,13 @@ def _publish(folder: Path, target: Path, names: list[str]) -> None:
 
 
 @contextmanager
-def _netcdf_file(maps: xr.Dataset, path: Path) -> Iterator[Write]:
+def _netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Write]:
     """A netCDF file of all that is in memory, and how to write the lazy variables; guarded by xarray's locks."""
     with dask.config.set(scheduler="threads"):  # or xarray takes a lock from the cluster
         store = NetCDF4DataStore.open(path, mode="w", format="NETCDF4")  # type: ignore[no-untyped-call]
     try:
         writer = ArrayWriter()  # type: ignore[no-untyped-call]
-        _encoded(maps, _netcdf_encoding).dump_to_store(store, writer=writer)
+        _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store, writer=writer)
         targets = {target.variable_name: target for target in writer.targets}
         for target in targets.values():
             if target.shape:
@@ -209,10 +216,11 @@ def _zarr_encoding(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
     return encoding
 
 
-def _netcdf_encoding(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
+def _netcdf_encoding(compression: int, array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
     encoding: dict[str, Any] = {}
-    if array.ndim and array.dtype.kind in "fiub":
-        encoding |= {"zlib": True, "complevel": 1}
+    level = compression if array.dtype.kind == "f" and not is_coordinate else max(1, compression)
+    if array.ndim and array.dtype.kind in "fiub" and level:
+        encoding |= {"zlib": True, "complevel": level}
     if array.chunks is not None:
         encoding["chunksizes"] = tuple(max(sizes) for sizes in array.chunks)
     if array.dtype.kind == "f" and not is_coordinate:
