@@ -305,6 +305,46 @@ def posterior(theta: Theta, Y: Array, noise_cov: Array | None = None) -> dict[st
     return out
 
 
+def _condition(mean: Array, cov: Array, given: Array, of: Array, on: Array) -> tuple[Array, Array]:
+    """Mean and covariance of the entries ``of`` of a Gaussian vector, given its entries ``on``."""
+    gain = np.linalg.solve(cov[np.ix_(on, on)], cov[np.ix_(on, of)]).T
+    return mean[of] + gain @ (given[on] - mean[on]), cov[np.ix_(of, of)] - gain @ cov[np.ix_(on, of)]
+
+
+def conditional(theta: Theta, y: Array, noise_cov: Array, known: Array) -> dict[str, Array]:
+    """p(what is not known | y, what is known) of one spectrum, by conditioning each joint Gaussian of [x; y].
+
+    y (D,) and known (L_t,) are NaN where missing; noise_cov (D, D) is added to Sigma. Gives weights (K,), means (K, r)
+    and covariances (K, r, r) over the unknown entries of x, squared distances (K,) of y, and log p(y | known).
+    """
+    K, D, L = theta.A.shape
+    given = np.concatenate([known, np.full(theta.n_latent, np.nan), y])
+    observed, unknown = np.flatnonzero(~np.isnan(given)), np.flatnonzero(np.isnan(given[:L]))
+    s, bands = observed[observed < L], observed[observed >= L]
+    log_joint, log_known = np.empty((2, K))
+    found: dict[str, list[Array]] = {"means": [], "covariances": [], "distances": []}
+    for k in range(K):
+        A, Gamma = theta.A[k], theta.Gamma[k]
+        mean = np.concatenate([theta.c[k], A @ theta.c[k] + theta.b[k]])
+        cov = np.block([[Gamma, Gamma @ A.T], [A @ Gamma, theta.Sigma[k] + noise_cov + A @ Gamma @ A.T]])
+        log_joint[k] = (
+            np.log(theta.pi[k]) + log_normal(given[None, observed], mean[observed], cov[np.ix_(observed, observed)])[0]
+        )
+        log_known[k] = np.log(theta.pi[k]) + log_normal(given[None, s], mean[s], cov[np.ix_(s, s)])[0]
+
+        m, S = _condition(mean, cov, given, unknown, observed)
+        y_mean, y_cov = _condition(mean, cov, given, bands, s)
+        gap = given[bands] - y_mean
+        found["means"].append(m)
+        found["covariances"].append(S)
+        found["distances"].append(np.asarray(gap @ np.linalg.solve(y_cov, gap)))
+    return {
+        **{name: np.array(values) for name, values in found.items()},
+        "weights": softmax(log_joint),
+        "log_evidence": np.asarray(logsumexp(log_joint) - logsumexp(log_known)),
+    }
+
+
 def to_joint_gmm(theta: Theta) -> tuple[Array, Array, Array]:
     """rho (K,), m (K, L + D), V (K, L + D, L + D) of the mixture on [x; y]: eq:JGMMtoGLM."""
     m, V = [], []

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from specinvert.gllim import Constraints, GLLiM, GLLiMParameters
 from specinvert.gllim.chunks import ArrayChunks, Chunk
 from specinvert.gllim.covariance import STRUCTURES
-from specinvert.gllim.posterior import ForwardTerms, posterior_blocks
+from specinvert.gllim.forward import ForwardTerms
+from specinvert.gllim.posterior import posterior_blocks
 from specinvert.gllim.training import Settings, Training, train
 
 BARE = {"standardize": False, "reg_covar": 0.0, "tol": 0.0, "max_iter": 10}
@@ -197,8 +198,9 @@ def posterior_of(theta: GLLiMParameters, spectra: np.ndarray) -> Mixture:
     found = Mixture(*(np.full(shape, np.nan) for shape in shapes))
     for block in posterior_blocks(ForwardTerms.of(theta), spectra, every_component=True):
         rows, part = block.rows, block.posterior
-        found.weights[rows], found.means[rows] = part.weights, part.means()
-        found.covariances[rows], found.log_evidence[rows] = part.covariance, part.log_evidence
+        whole = part.components()
+        found.weights[rows], found.means[rows] = whole.weights, whole.means
+        found.covariances[rows], found.log_evidence[rows] = whole.covariances, part.log_evidence
         found.mean[rows], found.variance[rows] = part.moments()
         found.covariance[rows] = part.moments(covariance=True)[1]
     return found

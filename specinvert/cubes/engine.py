@@ -19,8 +19,9 @@ from dask.base import normalize_token
 from dask.highlevelgraph import HighLevelGraph
 
 from ..gllim.chunks import available_cpus
+from ..gllim.forward import ForwardTerms
 from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, posterior_blocks
+from ..gllim.posterior import BLOCK_ROWS, posterior_blocks
 from ..gllim.threads import one_blas_thread
 from .labels import pixel_coordinates
 from .outputs import NODATA, PARTIAL_BANDS, Output
@@ -98,7 +99,7 @@ class BlockInverter:
                 if "std" in kinds:
                     made["std"] = np.sqrt(variance[:, :n_t])
                 made["log_evidence"] = part.posterior.log_evidence
-                made["flag"] = 0 if part.complete else PARTIAL_BANDS
+                made["flag"] = np.where(np.less(part.n_valid, self.theta.n_bands), PARTIAL_BANDS, 0)
                 for output, result in zip(self.outputs, results, strict=True):
                     values = made[output.kind]
                     result[part.rows] = values if output.index is None else values[:, output.index]

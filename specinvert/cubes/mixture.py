@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ..gllim.forward import ForwardTerms
 from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import ForwardTerms, inverse_regression, posterior_blocks
+from ..gllim.posterior import inverse_regression, posterior_blocks
 from .engine import BlockInverter
 from .labels import listed, pixel_coordinates, require_numbers
 from .request import Request
@@ -30,11 +31,11 @@ def label_posterior(theta: GLLiMParameters, request: Request, names: Sequence[st
         "log_evidence": np.full(n, np.nan),
     }
     for part in posterior_blocks(ForwardTerms.of(theta), rows, every_component=True):
-        block, mixture = part.rows, part.posterior
+        block, mixture = part.rows, part.posterior.components()
         made["weight"][block] = mixture.weights
-        made["mean"][block] = mixture.means()[..., :n_t]
-        made["covariance"][block] = mixture.covariance[:, :n_t, :n_t]
-        made["log_evidence"][block] = mixture.log_evidence
+        made["mean"][block] = mixture.means[:, :, :n_t]
+        made["covariance"][block] = mixture.covariances[:, :, :n_t, :n_t]
+        made["log_evidence"][block] = part.posterior.log_evidence
     pixel_dims, pixel_shape = moved.dims[:-1], moved.shape[:-1]
     variables = {
         name: ((*pixel_dims, *CORE_DIMS[: a.ndim - 1]), a.reshape((*pixel_shape, *a.shape[1:])))

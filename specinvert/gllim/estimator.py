@@ -17,8 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .arrays import Array
 from .chunks import ArrayChunks, Chunk
+from .forward import ForwardTerms
 from .parameters import Constraints, GLLiMParameters
-from .posterior import ForwardTerms, Posterior, posterior_blocks
+from .posterior import Posterior, posterior_blocks
+from .rowwise import RowPosterior
 from .selection import bic, n_free_parameters
 from .statistics import log_joint_density
 from .threads import one_blas_thread
@@ -226,7 +228,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         return bic(float(log_joint_density(theta, X, targets).sum()), n_free, len(X))
 
-    def _posterior_blocks(self, X: Array) -> Iterator[tuple[Any, Posterior]]:
+    def _posterior_blocks(self, X: Array) -> Iterator[tuple[Any, Posterior | RowPosterior]]:
         with one_blas_thread():
             for block in posterior_blocks(ForwardTerms.of(self.parameters_), X):
                 yield block.rows, block.posterior

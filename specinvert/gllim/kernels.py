@@ -316,11 +316,18 @@ def accumulate_squares(weights: Array, spectra: Array, sums: Array) -> None:
 
 @compiled
 def mixture_moments(
-    weights: Array, latent: Array, root: Array, prior_mean: Array, within: Array, mean: Array, spread: Array
+    weights: Array,
+    latent: Array,
+    x: Array,
+    root: Array,
+    prior_mean: Array,
+    within: Array,
+    mean: Array,
+    spread: Array,
 ) -> None:
     """Mean (n, m) and covariance (n, m, m), or variances (n, m, 1), of the first m dimensions of the posterior mixture.
 
-    Component k has mean prior_mean[k] + root_k latent[n, :, k], root_k lower triangular, and covariance within[k].
+    Component k has mean prior_mean[k] x[n] + root_k latent[n, :, k], root_k lower triangular, and covariance within[k].
     """
     n_rows, n_components = weights.shape
     size = mean.shape[1]
@@ -338,7 +345,9 @@ def mixture_moments(
             average = 0.0
             for a in range(count):
                 k = active[a]
-                value = prior_mean[k, i]
+                value = 0.0
+                for q in range(x.shape[1]):
+                    value += prior_mean[k, i, q] * x[n, q]
                 for j in range(i + 1):
                     value += root[k, i, j] * latent[n, j, k]
                 gap[i, a] = value

@@ -1,182 +1,293 @@
 """The forward regression: the Gaussian-mixture posterior of parameters and latents given spectra.
 
-Equations GLLiMtoGLLimStar and JGMM_inverse_map, with Gamma*_k never formed: L x L systems only. Missing bands (NaN) are
-marginalised exactly by dropping their rows of A, b and Sigma. The inverse regression (JGMM_forward_exp) is here too.
+Equations GLLiMtoGLLimStar and JGMM_inverse_map. Missing bands (NaN) are marginalised exactly by dropping their rows of
+A, b and Sigma, noise beyond training's is added to Sigma, parameters that are known condition every component. Rows
+that share all of this share theta, and one product a block; rows that share it with few others are solved one by one.
+The inverse regression (JGMM_forward_exp) is here too.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
 from .arrays import Array
-from .kernels import NEGLIGIBLE, centre_rows, mixture_moments, normalize_rows
+from .forward import ForwardTerms, Prior, log_sum
+from .kernels import NEGLIGIBLE, mixture_moments, normalize_rows
+from .mixture import Mixture
 from .parameters import GLLiMParameters
-from .residuals import TILE_ROWS, LogJoint
-from .statistics import LOG_2PI, mean_square, update_prior
+from .residuals import TILE_ROWS
+from .rowwise import RowPosterior, row_posterior
 from .workspace import Workspace
 
 BLOCK_ROWS = 4 * TILE_ROWS
 """Spectra a block: with BLAS in one thread, a spectrum's posterior has the same bits in whatever company it comes."""
+LEAST_ROWS = 64
+"""Rows that share bands, noise and known parameters for which theta is worth preparing, unless Sigma is full."""
+MANY_PATTERNS = 100
+"""Patterns, each with factors of K covariances of its own, above which a warning says how long they take."""
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """The mixture p(x | y) of n spectra, x = [t; w] (eq. JGMM_inverse_map).
+    """The mixture p(x_R | y, t_S) of n spectra (eq. JGMM_inverse_map), x_R the r entries of x = [t; w] not known.
 
-    Component k of spectrum n has mean ``prior_mean[k] + root_k latent[n, :, k]`` and covariance Sigma*_k.
+    Component k of spectrum n has mean ``prior_mean[k] regressors[n] + root_k latent[n, :, k]`` and covariance Sigma*_k.
 
     Attributes
     ----------
     weights : (n, K), summing to one; below 1e-18 they are zero.
-    latent : (n, L or more, K), the first L of use; less exact where the weight is zero, unless every component was
+    latent : (n, r or more, K), the first r of use; less exact where the weight is zero, unless every component was
         asked for.
-    root : (K, L, L) lower triangular, prior_mean : (K, L).
-    covariance : (K, L, L) Sigma*_k, the same for all spectra.
-    log_evidence : (n,) log p(y).
+    regressors : (n, q). prior_mean : (K, r, q). root : (K, r, r) lower triangular.
+    covariance : (K, r, r) Sigma*_k, the same for all spectra.
+    log_joint : (n,) log p(y, t_S). log_evidence : (n,) log p(y | t_S).
+    log_scale : (K,) or (n, K), log-densities where the distance is zero.
     """
 
     weights: Array
     latent: Array
+    regressors: Array
     root: Array
     prior_mean: Array
     covariance: Array
+    log_joint: Array
     log_evidence: Array
+    log_scale: Array
 
-    def means(self) -> Array:
-        """Means of the components (n, K, L)."""
-        return self.prior_mean + np.einsum("klm,nmk->nkl", self.root, self.latent[:, : self.root.shape[1]])
+    def components(self) -> Mixture:
+        """The mixture of all K components, in their order."""
+        means = np.einsum("krq,nq->nkr", self.prior_mean, self.regressors)
+        means += np.einsum("klm,nmk->nkl", self.root, self.latent[:, : self.root.shape[1]])
+        covariances = np.broadcast_to(self.covariance, (len(means), *self.covariance.shape))
+        return Mixture(self.weights, means, covariances)
 
     def moments(self, covariance: bool = False, size: int | None = None) -> tuple[Array, Array]:
-        """Posterior mean (n, L), eq. JGMM_inverse_exp, with variances (n, L) or the covariance (n, L, L).
+        """Posterior mean (n, r), eq. JGMM_inverse_exp, with variances (n, r) or the covariance (n, r, r).
 
-        Of the first ``size`` parameters and latents, where it is given.
+        Of the first ``size`` unknown dimensions, where it is given.
         """
         n, size = len(self.weights), self.root.shape[1] if size is None else size
         mean = np.empty((n, size))
         spread = np.empty((n, size, size if covariance else 1))
-        mixture_moments(self.weights, self.latent, self.root, self.prior_mean, self.covariance, mean, spread)
+        mixture_moments(
+            self.weights, self.latent, self.regressors, self.root, self.prior_mean, self.covariance, mean, spread
+        )
         return mean, spread if covariance else spread[:, :, 0]
 
+    def mixture(self, size: int | None = None) -> Mixture:
+        """The mixture of the first ``size`` unknown dimensions, with room for as many components as a row has."""
+        active = self.weights > 0.0
+        count = max(1, int(active.sum(axis=1).max(initial=0)))
+        if count < self.weights.shape[1]:
+            chosen = np.argsort(~active, axis=1, kind="stable")[:, :count]
+        else:
+            chosen = np.broadcast_to(np.arange(count), (len(active), count))
+        rows = np.arange(len(active))[:, None]
+        size = self.root.shape[1] if size is None else size
+        root = self.root[:, :size, :size]
+        latent = self.latent[rows, :size, chosen]
+        means = np.einsum("narq,nq->nar", self.prior_mean[chosen, :size], self.regressors)
+        means += np.einsum("nalm,nam->nal", root[chosen], latent)
+        weights = self.weights[rows, chosen]
+        return Mixture(weights, np.where(weights[:, :, None] > 0.0, means, 0.0), self.covariance[chosen, :size, :size])
 
-@dataclass(frozen=True)
-class ForwardTerms:
-    """Theta, prepared for log p(y) and the posterior of complete spectra."""
-
-    theta: GLLiMParameters
-    residuals: LogJoint
-    shift: Array
-    prior_mean: Array
-    covariance: Array
-    root: Array
-    log_constant: Array
-
-    @classmethod
-    def of(cls, theta: GLLiMParameters) -> ForwardTerms:
-        """Prepare theta*, the spectra being shifted to their mean under the model."""
-        centres = theta.centres()
-        shift = theta.pi @ centres
-        structure = theta.structure
-        basis, root, log_det = update_prior(structure, theta.Sigma, theta.A, theta.Gamma)
-        signal = mean_square(replace(theta, b=theta.b - shift))
-        log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)
-        return cls(
-            theta=theta,
-            residuals=structure.log_joint(theta.Sigma, (centres - shift)[:, :, None], basis, signal),
-            shift=shift,
-            prior_mean=theta.c,
-            covariance=root @ root.transpose(0, 2, 1),
-            root=root,
-            log_constant=np.log(theta.pi) - 0.5 * (log_det + theta.n_bands * LOG_2PI),
-        )
-
-    def centre(self, spectra: Array, workspace: Workspace) -> tuple[Array, Array]:
-        """Spectra about the model's mean in float64, and their squares (n,), not finite where bands are missing.
-
-        Rows of zeros fill the last tile.
-        """
-        n, n_bands = spectra.shape
-        centred, squares = workspace.array("centred", -(-n // TILE_ROWS) * TILE_ROWS, n_bands), np.empty(n)
-        centred[n:] = 0.0
-        centre_rows(spectra, self.shift, centred, squares)
-        return centred, squares
-
-    def posterior(self, spectra: Array, n: int, reach: float, workspace: Workspace) -> Posterior:
-        """Posterior of the first n of whole tiles of centred spectra without NaN."""
-        weights = workspace.array("densities", len(spectra), len(self.log_constant))
-        weights[:] = self.log_constant
-        latent = self.residuals(spectra, np.ones((len(spectra), 1)), weights, reach, workspace)
-        weights, latent = weights[:n], latent[:n]
-        log_evidence = np.empty(n)
-        normalize_rows(weights, log_evidence)
-        return Posterior(weights, latent, self.root, self.prior_mean, self.covariance, log_evidence)
+    def distances(self) -> Array:
+        """Squared Mahalanobis distances (n, K) of the spectra to the components, infinite where the weight is zero."""
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.weights)
+        return np.asarray(np.maximum(2.0 * (self.log_scale - log_weights - self.log_joint[:, None]), 0.0))
 
 
 @dataclass(frozen=True)
 class Block:
-    """The posterior of some rows, a slice or indices, that have all bands (``complete``) or miss the same ones.
+    """The posterior of some rows, a slice or indices.
 
-    Its arrays hold until the next block is asked for.
+    ``n_valid`` bands are there, one number or (n,); ``known`` are indices of the parameters known in all of the rows.
+    The arrays of the posterior hold until the next block is asked for.
     """
 
     rows: slice | NDArray[np.intp]
-    complete: bool
-    posterior: Posterior
+    n_valid: int | NDArray[np.intp]
+    known: tuple[int, ...]
+    posterior: Posterior | RowPosterior
 
 
-def posterior_blocks(terms: ForwardTerms, spectra: Array, every_component: bool = False) -> Iterator[Block]:
+@dataclass(frozen=True)
+class Given:
+    """What is given of n spectra beside their values.
+
+    Attributes
+    ----------
+    added : noise variances (n, 1) or (n, D) beyond training's, or None.
+    known : (n, L_t) parameters, NaN where unknown, or None.
+    least_bands : rows with fewer valid bands are in no block.
+    """
+
+    added: Array | None = None
+    known: Array | None = None
+    least_bands: int = 1
+
+
+NOTHING = Given()
+
+
+def posterior_blocks(
+    terms: ForwardTerms, spectra: Array, every_component: bool = False, given: Given = NOTHING
+) -> Iterator[Block]:
     """Posteriors of spectra (n, D) in blocks of rows.
 
-    Non-finite bands are missing; rows that miss the same bands share theta. Rows without a band are in no block.
-    ``every_component`` sets the latents of components of weight zero too.
+    Non-finite bands are missing. ``every_component`` sets the latents of components of weight zero too.
     """
     reach = np.inf if every_component else NEGLIGIBLE
-    holed, workspace = [], Workspace()
+    workspace = Workspace()
+    if given.added is not None or given.known is not None:
+        yield from _grouped(terms, spectra, np.arange(len(spectra)), reach, given, workspace)
+        return
+    holed = []
     for start in range(0, len(spectra), BLOCK_ROWS):
         values = spectra[start : start + BLOCK_ROWS]
         centred, squares = terms.centre(values, workspace)
         finite = np.isfinite(squares)
         if finite.all():
-            yield Block(
-                slice(start, start + len(values)), True, terms.posterior(centred, len(values), reach, workspace)
-            )
-            continue
-        holed.append(start + np.flatnonzero(~finite))
-        whole = np.flatnonzero(finite)
-        if len(whole):
-            centred, _ = terms.centre(values[whole], workspace)
-            yield Block(start + whole, True, terms.posterior(centred, len(whole), reach, workspace))
+            rows: slice | NDArray[np.intp] = slice(start, start + len(values))
+        else:
+            holed.append(start + np.flatnonzero(~finite))
+            rows = start + np.flatnonzero(finite)
+            if not len(rows):
+                continue
+            values = values[finite]
+            centred, _ = terms.centre(values, workspace)
+        posterior = _posterior(terms, centred, np.empty((len(values), 0)), reach, workspace)
+        yield Block(rows, spectra.shape[1], (), posterior)
     if holed:
-        yield from _holed_blocks(terms.theta, spectra, np.concatenate(holed), reach, workspace)
+        yield from _grouped(terms, spectra, np.concatenate(holed), reach, given, workspace)
 
 
-def _holed_blocks(
-    theta: GLLiMParameters, spectra: Array, holed: NDArray[np.intp], reach: float, workspace: Workspace
+def _posterior(terms: ForwardTerms, centred: Array, known: Array, reach: float, workspace: Workspace) -> Posterior:
+    """Posterior of rows of centred spectra without NaN, which zeros may fill up to whole tiles; ``known`` is (n, s)."""
+    n, prior = len(known), terms.prior
+    weights = workspace.array("densities", len(centred), len(terms.log_constant))
+    x = np.zeros((len(centred), len(prior.known) + 1))
+    x[:, -1] = 1.0
+    if len(prior.known):
+        x[:n] = prior.regressors(known)
+        log_prior = prior.log_weights(terms.theta, known)
+        log_known, log_scale = log_sum(log_prior), log_prior + terms.log_constant
+        weights[:n], weights[n:] = log_scale, terms.log_constant
+    else:
+        log_known, log_scale = np.zeros(()), np.log(terms.theta.pi) + terms.log_constant
+        weights[:] = log_scale
+    latent = terms.residuals(centred, x, weights, reach, workspace)
+    weights, log_joint = weights[:n], np.empty(n)
+    normalize_rows(weights, log_joint)
+    return Posterior(
+        weights,
+        latent[:n],
+        x[:n],
+        terms.root,
+        prior.mean,
+        terms.covariance,
+        log_joint,
+        log_joint - log_known,
+        log_scale,
+    )
+
+
+def _grouped(
+    terms: ForwardTerms, spectra: Array, rows: NDArray[np.intp], reach: float, given: Given, workspace: Workspace
 ) -> Iterator[Block]:
-    every = np.arange(theta.n_bands)
-    for members, valid in band_patterns(np.isfinite(spectra[holed])):
-        rows, bands = holed[members], every[valid]
-        terms = ForwardTerms.of(theta.select_bands(bands))
-        for start in range(0, len(rows), BLOCK_ROWS):
-            block = rows[start : start + BLOCK_ROWS]
-            centred, _ = terms.centre(spectra[np.ix_(block, bands)], workspace)
-            yield Block(block, len(bands) == theta.n_bands, terms.posterior(centred, len(block), reach, workspace))
+    """Blocks of rows by what they share: bands, known parameters, noise."""
+    theta = terms.theta
+    full, n_t = theta.constraints.sigma == "full", theta.n_parameters
+    valid = np.isfinite(spectra[rows])
+    enough = valid.sum(axis=1) >= max(1, given.least_bands)
+    rows, valid = rows[enough], valid[enough]
+    if not len(rows):
+        return
+    known = np.full((len(rows), n_t), np.nan) if given.known is None else given.known[rows]
+    added = None if given.added is None else given.added[rows]
+    columns = [np.packbits(valid, axis=1), np.packbits(~np.isnan(known), axis=1)]
+    if added is not None and (not full or added.shape[1] > 1):
+        columns.append(np.ascontiguousarray(added).view(np.uint8).reshape(len(rows), -1))
+    members = list(alike(np.concatenate(columns, axis=1)))
+    single: dict[tuple[int, ...], list[NDArray[np.intp]]] = {}
+    clock = _Clock(len(members) if full else 0)
+    for group in members:
+        first = group[0]
+        s = tuple(int(i) for i in np.flatnonzero(~np.isnan(known[first])))
+        bands = np.flatnonzero(valid[first])
+        noise = None if added is None else added[group]
+        shared = noise is None or bool((noise == noise[0]).all())
+        if not full and len(group) < LEAST_ROWS:
+            single.setdefault(s, []).append(group)
+            continue
+        if shared:
+            with clock:
+                own = terms.derived(bands, s, None if noise is None else noise[0])
+        for start in range(0, len(group), BLOCK_ROWS):
+            part = group[start : start + BLOCK_ROWS]
+            values = spectra[np.ix_(rows[part], bands)]
+            values_known = known[np.ix_(part, list(s))]
+            if shared:
+                centred, _ = own.centre(values, workspace)
+                yield Block(rows[part], len(bands), s, _posterior(own, centred, values_known, reach, workspace))
+            else:
+                assert added is not None
+                picked = theta.select_bands(bands)
+                posterior = row_posterior(picked, Prior.of(picked, s), values, added[part], values_known)
+                yield Block(rows[part], len(bands), s, posterior)
+    for s, groups in single.items():
+        prior = Prior.of(theta, s)
+        together = np.sort(np.concatenate(groups))
+        for start in range(0, len(together), BLOCK_ROWS):
+            part = together[start : start + BLOCK_ROWS]
+            values = np.where(valid[part], spectra[rows[part]], np.nan)
+            noise = np.zeros((len(part), 1)) if added is None else added[part]
+            posterior = row_posterior(theta, prior, values, noise, known[np.ix_(part, list(s))])
+            yield Block(rows[part], valid[part].sum(axis=1), s, posterior)
 
 
-def band_patterns(valid: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.bool_]]]:
-    """Rows of ``valid`` (n, D) that are alike, and their pattern (D,); rows without a valid band are left out."""
-    packed = np.packbits(valid, axis=1)
-    _, first, group = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    group = group.reshape(-1)
+class _Clock:
+    """Warns once, after the first few patterns, how long all of them take."""
+
+    def __init__(self, patterns: int) -> None:
+        self.patterns, self.done, self.seconds = patterns, 0, 0.0
+
+    def __enter__(self) -> None:
+        self.start = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.done += 1
+        self.seconds += perf_counter() - self.start
+        if self.done == 3 and self.patterns > MANY_PATTERNS:
+            total = self.seconds / self.done * self.patterns
+            warnings.warn(
+                f"{self.patterns} patterns of missing bands or noise, each with factors of its own for a full Sigma: "
+                f"about {total:.0f} s a block; share noise between pixels, drop bands that are often missing, or use "
+                "sigma='diag'",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def alike(keys: NDArray[np.uint8]) -> Iterator[NDArray[np.intp]]:
+    """Indices of the rows of ``keys`` (n, bytes) that are equal, group by group."""
+    if not len(keys):
+        return
+    whole = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.shape[1]))).reshape(-1)
+    _, group = np.unique(whole, return_inverse=True)
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group))
-    for start, stop, example in zip([0, *ends[:-1]], ends, first, strict=True):
-        if valid[example].any():
-            yield order[start:stop], valid[example]
+    for start, stop in pairwise([0, *ends]):
+        yield order[start:stop]
 
 
 def inverse_regression(theta: GLLiMParameters, parameters: Array, latent: Array | None = None) -> Array:
