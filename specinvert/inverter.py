@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import xarray as xr
+from scipy.special import logsumexp
 
-from .cubes.engine import BlockInverter, apply_blocks
+from .cubes.chunks import DaskChunks
+from .cubes.engine import BlockInverter, Predictor, apply_blocks
+from .cubes.given import read_conditions
 from .cubes.labels import listed, require_free_names, require_numbers
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
-from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, declare_outputs
+from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, Output, declare_outputs
+from .cubes.reading import Domain
 from .cubes.request import Request, read_request
 from .cubes.training import read_training
 from .cubes.units import check_units
 from .diagnostics.metrics import evaluation
+from .gllim.committee import member_settings, train_members
+from .gllim.held_out import LEVEL, held_out_tails
 from .gllim.parameters import Constraints, GLLiMParameters
-from .gllim.training import FitProgress, Settings, train
+from .gllim.training import FitProgress, Settings, Training, train
 from .io.checkpoint import CheckpointFile
 from .io.model import Model, load_model, save_model
 
@@ -30,6 +38,7 @@ _SETTINGS = (
     *("standardize", "init", "n_init", "max_iter", "tol", "reg_covar", "random_state"),
 )
 _CONSTRAINTS = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi")
+_OWN = ("transforms", "n_ensemble", "ensemble_weights")
 
 
 class GLLiMInverter:
@@ -44,6 +53,10 @@ class GLLiMInverter:
     sigma, tied_sigma : structure of the noise, ``"iso"``, ``"diag"`` or ``"full"``, and whether components share it.
     gamma, tied_gamma : structure of the parameters' covariance in each component, and whether all share it.
     tied_pi : all component weights 1/K.
+    transforms : of bounded or skewed parameters: ``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt",
+        ("a", "b", "c"): "ilr"}``. The model holds the transformed ones, results are in physical units, within bounds.
+    n_ensemble, ensemble_weights : a committee of so many fits from starts of their own, whose posteriors are averaged:
+        ``"equal"``, or ``"evidence"`` in proportion to the density each gives to the spectrum.
     standardize : centre and scale the data for the fit; results are in the user's units either way.
     init : start of EM: ``"kmeans"`` on the parameters, ``"kmeans-joint"``, ``"kmeans-spectra"``, ``"gmm"``, or a
         GLLiMParameters to go on from.
@@ -54,7 +67,8 @@ class GLLiMInverter:
 
     Attributes
     ----------
-    parameters_ : GLLiMParameters in the user's units.
+    parameters_ : GLLiMParameters in the user's units, after ``transforms``; of the first member of a committee, all of
+        which are ``members_``.
     log_likelihoods_, n_iter_, converged_ : observed log-likelihood after each iteration, their number, and whether
         ``tol`` stopped them.
     n_components_, n_latent_, n_removed_ : what was kept, chosen, and removed as degenerate.
@@ -72,6 +86,9 @@ class GLLiMInverter:
         gamma: str = "full",
         tied_gamma: bool = False,
         tied_pi: bool = False,
+        transforms: Mapping[Any, Any] | None = None,
+        n_ensemble: int = 1,
+        ensemble_weights: str = "equal",
         standardize: bool = True,
         init: str | GLLiMParameters = "kmeans",
         n_init: int = 1,
@@ -88,6 +105,9 @@ class GLLiMInverter:
         self.gamma = gamma
         self.tied_gamma = tied_gamma
         self.tied_pi = tied_pi
+        self.transforms = transforms
+        self.n_ensemble = n_ensemble
+        self.ensemble_weights = ensemble_weights
         self.standardize = standardize
         self.init = init
         self.n_init = n_init
@@ -148,8 +168,20 @@ class GLLiMInverter:
         """
         settings = self._settings()
         keeper = None if checkpoint is None else CheckpointFile(checkpoint)
+        members = member_settings(settings, self.n_ensemble)
+        if len(members) > 1 and responsibilities is not None:
+            raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
         data = read_training(
-            training, spectra, parameters, band_dim, weights, responsibilities, missing, rechunk, persist
+            training,
+            spectra,
+            parameters,
+            band_dim,
+            weights,
+            responsibilities,
+            missing,
+            rechunk,
+            persist,
+            self.transforms,
         )
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
@@ -161,24 +193,33 @@ class GLLiMInverter:
                 return f"{wavelength[i]:g} nm"
             return f"band {labels[i] if labels is not None else i}"
 
-        result = train(
-            data.source,
-            settings,
-            data.n_responsibilities,
-            band_name,
-            lambda i: repr(data.parameters[i]),
-            progress,
-            keeper,
-        )
+        def fit_member(own: Settings, number: int) -> Training:
+            return train(
+                data.source,
+                own,
+                data.n_responsibilities,
+                band_name,
+                lambda i: repr(data.transforms.transformed_names[i]),
+                _of_member(progress, number, len(members)),
+                None if keeper is None else keeper.of_member(number),
+            )
+
+        serial = isinstance(data.source, DaskChunks)
+        results = train_members(members, fit_member, _one_by_one if serial else _in_threads)
+        result, thetas = results[0], tuple(found.fit.parameters for found in results)
+        tails = held_out_tails(data.source, settings, thetas, result.moments)
+        moments, plain = result.moments.parameters, data.transforms.is_identity
         self.model_ = Model(
-            theta=result.fit.parameters,
+            members=thetas,
+            transforms=data.transforms,
             bands=data.bands,
             spectra_name=str(data.spectra_name),
             spectra_units=data.spectra_units,
             names=data.parameters,
             attrs=data.attrs,
-            low=result.moments.parameters.low,
-            high=result.moments.parameters.high,
+            low=moments.low if plain else data.low,
+            high=moments.high if plain else data.high,
+            log_tail=np.nan if tails is None else _level(tails),
             n_samples=result.moments.spectra.n_rows,
             total_weight=result.fit.total_weight,
             log_likelihoods=np.array(result.fit.log_likelihoods),
@@ -188,57 +229,85 @@ class GLLiMInverter:
             settings=self._stored_settings(),
         )
         if keeper is not None:
-            keeper.remove()
+            keeper.remove(len(members))
         return self
 
     def invert(
         self,
         cube: xr.DataArray | xr.Dataset,
-        *,
+        noise: Any = None,
+        known: Any = None,
         outputs: Sequence[str] = DEFAULT_OUTPUTS,
+        *,
         band_dim: str | None = None,
         tolerance: float = 1.0,
         rechunk: str | None = None,
+        min_valid_bands: int | None = None,
     ) -> xr.Dataset:
         """Maps of the parameters (eq. JGMM_inverse_exp) of every spectrum, lazy if the cube is.
 
         Parameters
         ----------
         cube : spectra with a band dimension at any place and any other dimensions, which keep their order. NaN bands
-            are marginalised exactly; a pixel without a valid band is NaN.
-        outputs : ``"mean"`` -> ``p``; ``"std"`` -> ``p_std``; ``"cov"`` -> ``covariance`` (..., parameter,
-            parameter_2); ``"latent"`` -> ``latent`` (..., latent); ``"log_evidence"``; ``"flag"`` -> ``quality_flag``.
+            are marginalised exactly.
+        noise : standard deviations beyond the noise of training, in the units of the spectra: a number, one a band
+            (D,), a DataArray over bands, pixels or both, or a covariance (D, D). A band of NaN noise counts as missing.
+        known : parameters known at inversion, a Dataset or dict of numbers or DataArrays over pixels, in physical
+            units; NaN where unknown. A known parameter is returned as given with std 0.
+        outputs : ``"mean"`` -> ``p``; ``"std"`` -> ``p_std``; ``"q05"`` (any digits) -> ``p_q05``; ``"ci90"`` and
+            ``"hdi90"`` -> ``p_ci90_lower`` and ``p_ci90_upper``, the central and the shortest interval; ``"mode"`` ->
+            ``p_mode``, of the highest mode of the joint density; ``"n_modes"``; ``"cov"`` -> ``covariance`` (...,
+            parameter, parameter_2); ``"latent"`` -> ``latent`` (..., latent); ``"entropy"``; ``"residual"`` (..., band)
+            and ``"fit_rmse"`` of the spectrum of the posterior mean; ``"log_evidence"``; ``"flag"`` ->
+            ``quality_flag``.
         band_dim : the band dimension, where no wavelength coordinate tells.
         tolerance : largest difference in nm between a band of training and its partner in the cube.
         rechunk : ``"auto"`` to merge bands that are split into several chunks.
+        min_valid_bands : a spectrum with fewer valid bands is no data; by default L_t + 1 or a tenth of the bands, the
+            larger.
 
         Raises
         ------
-        ValueError : not fitted, bands that do not match, units that contradict, unknown outputs, an empty cube.
+        ValueError : not fitted, bands that do not match, units that contradict, unknown outputs, an empty cube, noise
+            that is negative or fits no bands, a known parameter that the model has not or beyond its bounds.
         """
         model = self._fitted()
         declared = declare_outputs(outputs, model.names, model.theta.n_latent)
+        if len(model.members) > 1 and any(output.kind == "latent" for output in declared):
+            raise ValueError("the latents of a committee's members are not comparable: ask for other outputs")
         request = self._request(cube, band_dim, tolerance, rechunk)
         taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
         require_free_names(request.cube, request.band_dim, sorted(taken))
-        kernel = BlockInverter(model.theta, request.bands, tuple(declared), request.dtype, request.fill)
+        kernel = self._kernel(request, declared, noise, known, tolerance, min_valid_bands)
         maps = apply_blocks(request.cube, request.band_dim, kernel)
-        return label_maps(maps, request.cube, declared, model.names, model.attrs, self._provenance())
+        return label_maps(
+            maps, request.cube, declared, model.names, model.attrs, self._provenance(), model.spectra_units
+        )
 
     def posterior(
-        self, spectra: xr.DataArray | xr.Dataset, *, band_dim: str | None = None, tolerance: float = 1.0
+        self,
+        spectra: xr.DataArray | xr.Dataset,
+        noise: Any = None,
+        known: Any = None,
+        *,
+        band_dim: str | None = None,
+        tolerance: float = 1.0,
+        min_valid_bands: int | None = None,
     ) -> xr.Dataset:
         """The Gaussian mixture p(parameters | spectrum) (eq. JGMM_inverse_map), in memory.
+
+        Of the transformed parameters, where the model has transforms. Arguments are those of :meth:`invert`; a known
+        parameter has its value as mean and no variance.
 
         Returns
         -------
         Dataset of ``weight`` (..., component), ``mean`` (..., component, parameter), ``covariance`` (..., component,
         parameter, parameter_2) and ``log_evidence`` (...), NaN where a spectrum has no valid band.
         """
-        model = self._fitted()
         request = self._request(spectra, band_dim, tolerance, "auto")
         require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
-        return label_posterior(model.theta, request, model.names)
+        kernel = self._kernel(request, [], noise, known, tolerance, min_valid_bands)
+        return label_posterior(kernel, request)
 
     def simulate(self, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
         """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp).
@@ -253,7 +322,7 @@ class GLLiMInverter:
         ValueError : not fitted, a parameter that is absent, NaN, or latents of the wrong size.
         """
         model = self._fitted()
-        spectra, like = expected_spectra(model.theta, model.names, parameters, latent)
+        spectra, like = expected_spectra(model.members, model.transforms, parameters, latent)
         dim, coords = model.band_coordinates()
         return xr.DataArray(
             spectra,
@@ -299,7 +368,7 @@ class GLLiMInverter:
     def from_netcdf(cls, path: str | Path) -> GLLiMInverter:
         """Read a model written by :meth:`to_netcdf`, to the same bits."""
         model = load_model(path)
-        inverter = cls(**model.settings)
+        inverter = cls(**model.settings, transforms=model.transforms.spec)
         inverter.model_ = model
         return inverter
 
@@ -320,6 +389,11 @@ class GLLiMInverter:
     def _settings(self) -> Settings:
         values = {name: _plain(getattr(self, name)) for name in _SETTINGS}
         constraints = Constraints(**{name: values.pop(name) for name in _CONSTRAINTS})
+        count = self.n_ensemble
+        if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"n_ensemble={count!r} must be an integer, 1 or more")
+        if self.ensemble_weights not in ("equal", "evidence"):
+            raise ValueError(f"ensemble_weights={self.ensemble_weights!r} is not one of 'equal', 'evidence'")
         return Settings(constraints=constraints, **values)
 
     def _stored_settings(self) -> dict[str, Any]:
@@ -328,6 +402,7 @@ class GLLiMInverter:
             values["init"] = "kmeans"
         if not isinstance(values["random_state"], int | None):
             values["random_state"] = None
+        values |= {"n_ensemble": int(self.n_ensemble), "ensemble_weights": self.ensemble_weights}
         return values
 
     def _request(
@@ -335,6 +410,37 @@ class GLLiMInverter:
     ) -> Request:
         model = self._fitted()
         return read_request(data, model.bands, model.spectra_name, model.spectra_units, band_dim, tolerance, rechunk)
+
+    def _kernel(
+        self,
+        request: Request,
+        declared: Sequence[Output],
+        noise: Any,
+        known: Any,
+        tolerance: float,
+        min_valid_bands: int | None,
+    ) -> BlockInverter:
+        model = self._fitted()
+        theta = model.theta
+        least = min_valid_bands
+        if least is None:
+            least = min(theta.n_bands, max(theta.n_parameters + 1, -(-theta.n_bands // 10)))
+        if not isinstance(least, numbers.Integral) or isinstance(least, bool) or not 1 <= least <= theta.n_bands:
+            raise ValueError(f"min_valid_bands={least!r} must be an integer from 1 to the {theta.n_bands} bands")
+        units = {name: model.attrs[name].get("units") for name in model.names}
+        conditions = read_conditions(
+            request, model.bands, model.names, noise, known, model.spectra_units, units, tolerance
+        )
+        for i in np.flatnonzero(~np.isnan(conditions.values)):
+            model.transforms.known_forward(int(i), conditions.values[i : i + 1])
+        predictor = Predictor(
+            model.members,
+            model.transforms,
+            Domain(model.low, model.high, model.log_tail),
+            self.ensemble_weights == "evidence",
+            int(least),
+        )
+        return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
 
     def _provenance(self) -> dict[str, str]:
         from . import __version__
@@ -354,13 +460,15 @@ class GLLiMInverter:
     def model_id(self) -> str:
         """Short hash of the fitted parameters: the model's identity in its products."""
         digest = hashlib.sha256()
-        for array in self._fitted().theta.arrays().values():
-            digest.update(np.ascontiguousarray(array).tobytes())
+        for theta in self._fitted().members:
+            for array in theta.arrays().values():
+                digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:12]
 
 
 _FITTED: dict[str, Callable[[Model], Any]] = {
     "parameters_": lambda m: m.theta,
+    "members_": lambda m: m.members,
     "log_likelihoods_": lambda m: m.log_likelihoods,
     "n_iter_": lambda m: len(m.log_likelihoods),
     "converged_": lambda m: m.converged,
@@ -370,6 +478,27 @@ _FITTED: dict[str, Callable[[Model], Any]] = {
     "bic_": lambda m: m.bics[m.theta.n_latent],
     "bics_": lambda m: m.bics,
 }
+
+
+def _of_member(progress: FitProgress | None, number: int, count: int) -> FitProgress | None:
+    """The callback, with the member's number in its label where there are several."""
+    if progress is None or count == 1:
+        return progress
+    return lambda label, iteration, value: progress(f"member {number + 1}, {label}", iteration, value)
+
+
+def _one_by_one(fits: Sequence[Callable[[], Training]]) -> list[Training]:
+    return [fit() for fit in fits]
+
+
+def _in_threads(fits: Sequence[Callable[[], Training]]) -> list[Training]:
+    return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))
+
+
+def _level(tails: np.ndarray) -> float:
+    """Log tail probability of a committee that a hundredth of held-out spectra fall below."""
+    together = logsumexp(tails, axis=1) - np.log(tails.shape[1])
+    return float(np.quantile(together, LEVEL))
 
 
 def _plain(setting: Any) -> Any:

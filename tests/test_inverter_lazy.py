@@ -30,8 +30,9 @@ from labelled import (
 from threadpoolctl import threadpool_info
 
 from specinvert import GLLiMInverter, load_inverter
-from specinvert.cubes.engine import BlockInverter
+from specinvert.cubes.engine import BlockInverter, Predictor
 from specinvert.cubes.outputs import declare_outputs
+from specinvert.cubes.reading import Domain
 from specinvert.gllim.threads import one_blas_thread
 
 EVERY = ("mean", "std", "cov", "latent", "log_evidence", "flag")
@@ -203,7 +204,9 @@ def test_an_unfitted_inverter_survives_pickling() -> None:
 def kernel_of(inverter: GLLiMInverter, **changes: Any) -> BlockInverter:
     declared = tuple(declare_outputs(("mean",), PARAMETERS, inverter.n_latent_))
     settings_ = {"bands": np.arange(8), "outputs": declared, "dtype": np.dtype(np.float64), "fill": None}
-    return BlockInverter(inverter.parameters_, **(settings_ | changes))
+    model = inverter.model_
+    predictor = Predictor(model.members, model.transforms, Domain(model.low, model.high, model.log_tail))
+    return BlockInverter(predictor, **(settings_ | changes))
 
 
 def test_equal_models_have_equal_tokens_and_others_others(tmp_path: Any) -> None:

@@ -98,7 +98,7 @@ def test_a_model_comes_back_to_the_same_bits(inverter: GLLiMInverter, tmp_path: 
         assert found.tobytes() == np.ascontiguousarray(expected).tobytes(), name
     assert loaded.parameters_.constraints == inverter.parameters_.constraints
     for field in fields(Model):
-        if field.name in ("theta", "bands"):
+        if field.name in ("members", "bands"):
             continue
         assert plain(getattr(loaded.model_, field.name)) == plain(getattr(inverter.model_, field.name)), field.name
     for name in ("dim", "size", "unit", "guessed", "wavelength", "labels"):
@@ -148,7 +148,7 @@ def test_the_file_is_plain_netcdf_of_numbers_and_text(path: Path) -> None:
         assert file["wavelength"].units == "nm"
         described = json.loads(file.getncattr("specinvert_model"))
         for variable in file.variables.values():
-            assert variable.dtype == np.float64
+            assert variable.dtype in (np.float64, np.int64)
     assert described["names"] == PARAMETERS
     assert described["attrs"] == TRUTH_ATTRS
     content = path.read_bytes()

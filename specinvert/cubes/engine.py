@@ -5,6 +5,7 @@ The kernel travels as a 0-d object array, so that a graph holds it once; all out
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,90 +20,161 @@ from dask.base import normalize_token
 from dask.highlevelgraph import HighLevelGraph
 
 from ..gllim.chunks import available_cpus
+from ..gllim.estimate import estimates
 from ..gllim.forward import ForwardTerms
+from ..gllim.noise import with_noise
 from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import BLOCK_ROWS, posterior_blocks
+from ..gllim.posterior import BLOCK_ROWS, Given
 from ..gllim.threads import one_blas_thread
+from ..gllim.transforms import Transforms
+from .given import NOISE, NOTHING, VALUE, Conditions, Extra
 from .labels import pixel_coordinates
-from .outputs import NODATA, PARTIAL_BANDS, Output
+from .outputs import BAND, NODATA, Output
+from .reading import Domain, Reading
 
 PIECE_ROWS = 24 * BLOCK_ROWS
 """Spectra that a thread takes at a time from an array in memory."""
 
 
 @dataclass(frozen=True, eq=False)
+class Predictor:
+    """A trained model, or a committee, as the kernel needs it.
+
+    ``transforms`` lead from physical parameters to those of ``members``; spectra with fewer valid bands than
+    ``least_bands`` are no data.
+    """
+
+    members: tuple[GLLiMParameters, ...]
+    transforms: Transforms
+    domain: Domain
+    by_evidence: bool = False
+    least_bands: int = 1
+
+    @property
+    def n_bands(self) -> int:
+        """D."""
+        return self.members[0].n_bands
+
+    def __dask_tokenize__(self) -> Any:
+        # tokens of arrays depend on their memory order
+        arrays = [np.ascontiguousarray(a) for theta in self.members for a in theta.arrays().values()]
+        domain = (np.asarray(self.domain.low), np.asarray(self.domain.high), self.domain.log_tail)
+        kinds = [(repr(theta.constraints), theta.n_latent) for theta in self.members]
+        rest = (kinds, repr(self.transforms), domain, self.by_evidence, self.least_bands)
+        return normalize_token((type(self).__name__, arrays, rest))
+
+
+@dataclass(frozen=True, eq=False)
 class BlockInverter:
     """Inverts a block of spectra (..., D_cube): picks the model's bands, then fills the declared outputs.
 
-    ``bands`` index the cube's bands in the model's order; ``fill`` is a value that stands for nodata, or None.
+    ``bands`` index the cube's bands in the model's order; ``fill`` is a value that stands for nodata, or None. What
+    ``conditions`` give for each pixel comes as blocks beside that of the spectra, in their order.
     """
 
-    theta: GLLiMParameters
+    predictor: Predictor
     bands: np.ndarray
     outputs: tuple[Output, ...]
     dtype: np.dtype
     fill: float | None = None
+    conditions: Conditions = NOTHING
 
     def __dask_tokenize__(self) -> Any:
-        theta = self.theta
-        arrays = (*theta.arrays().values(), self.bands)
-        rest = (repr(theta.constraints), theta.n_latent, repr(self.outputs), str(self.dtype), self.fill)
-        plain = [np.ascontiguousarray(array) for array in arrays]  # tokens of arrays depend on their memory order
-        return normalize_token((type(self).__name__, plain, rest))
+        given = self.conditions
+        roles = [(extra.role, extra.index, extra.banded) for extra in given.extras]
+        shared = (given.variance, given.values, given.low, given.high)
+        rest = (self.bands, repr(self.outputs), str(self.dtype), self.fill, roles, shared)
+        return normalize_token((type(self).__name__, self.predictor.__dask_tokenize__(), rest))
 
     @cached_property
-    def terms(self) -> ForwardTerms:
-        """Theta prepared for complete spectra, once a process."""
-        return ForwardTerms.of(self.theta)
+    def terms(self) -> list[ForwardTerms]:
+        """The members prepared for complete spectra, once a process."""
+        variance = self.conditions.variance
+        members = self.predictor.members
+        return [ForwardTerms.of(m if variance is None else with_noise(m, variance)) for m in members]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "terms"}
 
-    @property
-    def core_sizes(self) -> dict[str, int]:
-        """Sizes of the dimensions that outputs may have beyond those of the pixels."""
-        n_t = self.theta.n_parameters
-        return {"parameter": n_t, "parameter_2": n_t, "latent": self.theta.n_latent}
+    def core_sizes(self, output: Output) -> tuple[int, ...]:
+        """Sizes of the dimensions that an output has beyond those of the pixels."""
+        n_t = self.predictor.transforms.n_physical
+        n_latent = self.predictor.members[0].n_latent
+        sizes = {"parameter": n_t, "parameter_2": n_t, "latent": n_latent, BAND: self.predictor.n_bands}
+        return tuple(sizes[dim] for dim in output.core_dims)
 
-    def __call__(self, block: np.ndarray) -> tuple[np.ndarray, ...]:
+    def __call__(self, block: np.ndarray, *extras: np.ndarray) -> tuple[np.ndarray, ...]:
         """Outputs of a block, each (..., *core)."""
         results = self.empty(block.shape[:-1])
-        self.fill_rows(block, results)
+        self.fill_rows(block, extras, results)
         return results
 
     def empty(self, pixels: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Outputs (*pixels, *core) of no data."""
-        core = self.core_sizes
+        nothing = {"flag": NODATA, "n_modes": 0}
         return tuple(
             np.full(
-                (*pixels, *(core[d] for d in output.core_dims)),
-                NODATA if output.kind == "flag" else np.nan,
+                (*pixels, *self.core_sizes(output)),
+                nothing.get(output.kind, np.nan),
                 dtype=output.dtype or self.dtype,
             )
             for output in self.outputs
         )
 
-    def fill_rows(self, block: np.ndarray, empty: tuple[np.ndarray, ...]) -> None:
+    def fill_rows(self, block: np.ndarray, extras: Sequence[np.ndarray], empty: tuple[np.ndarray, ...]) -> None:
         """Fill the :meth:`empty` outputs of a block in place."""
-        spectra = self.spectra(block)
+        spectra, known, given = self.read_block(block, extras)
         results = [array.reshape((len(spectra), *array.shape[block.ndim - 1 :])) for array in empty]
-        n_t = self.theta.n_parameters
-        kinds = {output.kind for output in self.outputs}
+        wanted = frozenset(output.kind for output in self.outputs)
         with one_blas_thread():
-            for part in posterior_blocks(self.terms, spectra):
-                mean, spread = part.posterior.moments("cov" in kinds, None if "latent" in kinds else n_t)
-                made: dict[str, Any] = {"mean": mean[:, :n_t], "latent": mean[:, n_t:]}
-                variance = spread
-                if "cov" in kinds:
-                    made["cov"] = spread[:, :n_t, :n_t]
-                    variance = np.diagonal(spread, axis1=1, axis2=2)
-                if "std" in kinds:
-                    made["std"] = np.sqrt(variance[:, :n_t])
-                made["log_evidence"] = part.posterior.log_evidence
-                made["flag"] = np.where(np.less(part.n_valid, self.theta.n_bands), PARTIAL_BANDS, 0)
+            for part in estimates(self.terms, spectra, given, self.predictor.by_evidence):
+                reading = Reading(
+                    part,
+                    self.terms,
+                    self.predictor.domain,
+                    self.predictor.transforms,
+                    spectra[part.rows],
+                    None if known is None else known[part.rows],
+                    wanted,
+                )
                 for output, result in zip(self.outputs, results, strict=True):
-                    values = made[output.kind]
-                    result[part.rows] = values if output.index is None else values[:, output.index]
+                    result[part.rows] = reading(output)
+
+    def read_block(
+        self, block: np.ndarray, extras: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray | None, Given]:
+        """Spectra (n, D), known parameters (n, L_t) in physical units, and all that is given in those of the model.
+
+        Bands of NaN noise are missing from the spectra.
+        """
+        conditions, transforms = self.conditions, self.predictor.transforms
+        spectra = self.spectra(block)
+        n, added = len(spectra), None
+        known = None
+        if VALUE in {extra.role for extra in conditions.extras} or not np.isnan(conditions.values).all():
+            known = np.tile(conditions.values, (n, 1))
+        for extra, array in zip(conditions.extras, extras, strict=True):
+            values = array.reshape((n, -1))
+            if extra.role == NOISE:
+                deviation = np.asarray(values, dtype=np.float64)
+                if (deviation < 0).any() or np.isinf(deviation).any():
+                    raise ValueError(
+                        f"noise is negative or infinite in {int(((deviation < 0) | np.isinf(deviation)).sum())} places "
+                        f"(least {np.nanmin(deviation):g}): it is standard deviations in the units of the spectra"
+                    )
+                spectra = np.where(np.isnan(deviation), np.nan, spectra)
+                added = np.nan_to_num(deviation) ** 2
+            elif extra.role == VALUE:
+                assert known is not None
+                given_here = np.asarray(values, dtype=np.float64)[:, 0]
+                known[:, extra.index] = given_here
+        z = None
+        if known is not None:
+            z = np.full((n, transforms.n_transformed), np.nan)
+            for i in map(int, np.flatnonzero(~np.isnan(known).all(axis=0))):
+                there = ~np.isnan(known[:, i])
+                z[there, transforms.column(i)] = transforms.known_forward(i, known[there, i])
+        return spectra, known, Given(added, z, self.predictor.least_bands)
 
     def spectra(self, block: np.ndarray) -> np.ndarray:
         """The model's bands of a block as rows (n, D), nodata as NaN."""
@@ -117,31 +189,43 @@ class BlockInverter:
         return spectra
 
 
-def _invert_array(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray, ...]:
+def _invert_array(block: np.ndarray, extras: list[np.ndarray], kernel: BlockInverter) -> tuple[np.ndarray, ...]:
     """The kernel over an array in memory: threads share pieces of it, so temporaries stay small."""
     if block.ndim == 1:
-        return kernel(block)
-    results = kernel.empty(block.shape[:-1])
-    rows, outputs = block, results
+        return kernel(block, *extras)
+    pixels = block.shape[:-1]
+    results = kernel.empty(pixels)
+    rows, given, outputs = block, extras, results
     if block.flags.c_contiguous:
         rows = block.reshape(-1, block.shape[-1])
+        given = [extra.reshape((len(rows), *extra.shape[len(pixels) :])) for extra in extras]
         outputs = tuple(r.reshape((len(rows), *r.shape[block.ndim - 1 :])) for r in results)
-    step = max(1, PIECE_ROWS * len(rows) // int(np.prod(block.shape[:-1])))
+    step = max(1, PIECE_ROWS * len(rows) // int(np.prod(pixels)))
     pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
+
+    def fill(piece: slice) -> None:
+        kernel.fill_rows(rows[piece], [extra[piece] for extra in given], tuple(o[piece] for o in outputs))
+
     with one_blas_thread(), ThreadPoolExecutor(available_cpus()) as pool:
-        for _ in pool.map(lambda piece: kernel.fill_rows(rows[piece], tuple(o[piece] for o in outputs)), pieces):
+        for _ in pool.map(fill, pieces):
             pass
     return results
 
 
-def _call(block: np.ndarray, kernel: BlockInverter) -> tuple[np.ndarray, ...]:
-    return kernel(block)
+def _call(block: np.ndarray, kernel: BlockInverter, *extras: np.ndarray) -> tuple[np.ndarray, ...]:
+    return kernel(block, *extras)
 
 
-def _invert_lazily(cube: da.Array, kernel: BlockInverter) -> list[da.Array]:
+def _invert_lazily(cube: da.Array, extras: Sequence[Extra], kernel: BlockInverter) -> list[da.Array]:
     """The kernel over the blocks of a cube (..., D), each with all bands: one task a block, and one an output."""
     pixels = tuple(range(cube.ndim - 1))
     held = da.from_delayed(dask.delayed(kernel, pure=True), shape=(), dtype=object)
+    beside: list[Any] = []
+    for extra in extras:
+        chunks = (*cube.chunks[:-1], (len(kernel.bands),)) if extra.banded else cube.chunks[:-1]
+        array = extra.array.data
+        array = array.rechunk(chunks) if isinstance(array, da.Array) else da.from_array(np.asarray(array), chunks)
+        beside += [array, (*pixels, cube.ndim) if extra.banded else pixels]
     made = da.blockwise(
         _call,
         pixels,
@@ -149,6 +233,7 @@ def _invert_lazily(cube: da.Array, kernel: BlockInverter) -> list[da.Array]:
         (*pixels, cube.ndim - 1),
         held,
         (),
+        *beside,
         dtype=object,
         meta=np.empty((0,) * len(pixels), dtype=object),
         concatenate=True,
@@ -156,7 +241,7 @@ def _invert_lazily(cube: da.Array, kernel: BlockInverter) -> list[da.Array]:
     arrays = []
     for number, output in enumerate(kernel.outputs):
         name = f"{output.name}-{made.name}"
-        core = tuple((kernel.core_sizes[dim],) for dim in output.core_dims)
+        core = tuple((size,) for size in kernel.core_sizes(output))
         tasks = {
             (name, *index, *(0 for _ in core)): (getitem, (made.name, *index), number)
             for index in np.ndindex(*made.numblocks)
@@ -172,10 +257,14 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
     A coordinate that has the name of an output gives way to it.
     """
     moved = cube.transpose(..., band_dim)
-    arrays = _invert_array(moved.values, kernel) if cube.chunks is None else _invert_lazily(moved.data, kernel)
+    extras = kernel.conditions.extras
+    if cube.chunks is None:
+        arrays: Sequence[Any] = _invert_array(moved.values, [extra.array.values for extra in extras], kernel)
+    else:
+        arrays = _invert_lazily(moved.data, extras, kernel)
     pixel_dims = moved.dims[:-1]
     variables = {
-        output.name: ((*pixel_dims, *output.core_dims), array)
+        output.name: ((*pixel_dims, *(band_dim if d == BAND else d for d in output.core_dims)), array)
         for output, array in zip(kernel.outputs, arrays, strict=True)
     }
     return xr.Dataset(variables, coords=pixel_coordinates(cube, band_dim, variables))

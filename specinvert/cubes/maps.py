@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import xarray as xr
 
-from .outputs import Output, flag_attrs
+from .outputs import IN_SPECTRA_UNITS, UNITLESS, Output, describe, flag_attrs
 
 CONVENTIONS = "CF-1.11"
 
@@ -26,13 +26,13 @@ def label_maps(
     parameters: Sequence[str],
     attrs: Mapping[str, Mapping[str, str]],
     provenance: Mapping[str, str],
+    spectra_units: str | None = None,
 ) -> xr.Dataset:
     """Give every variable its attributes and the cube's grid mapping; ``provenance`` goes on the Dataset."""
-    names = [output.name for output in declared]
     mapping = grid_mapping_of(cube)
     for output in declared:
         variable = maps[output.name]
-        variable.attrs = _attrs(output, parameters, attrs, names)
+        variable.attrs = _attrs(output, parameters, attrs, declared, spectra_units)
         if mapping is not None:
             variable.encoding["grid_mapping"] = mapping
     used = {dim for output in declared for dim in output.core_dims}
@@ -46,29 +46,31 @@ def label_maps(
 
 
 def _attrs(
-    output: Output, parameters: Sequence[str], attrs: Mapping[str, Mapping[str, str]], names: Sequence[str]
+    output: Output,
+    parameters: Sequence[str],
+    attrs: Mapping[str, Mapping[str, str]],
+    declared: Sequence[Output],
+    spectra_units: str | None,
 ) -> dict[str, object]:
     if output.kind == "flag":
         return flag_attrs()
-    if output.kind == "log_evidence":
-        return {"long_name": "log density of the spectrum under the model", "units": "1"}
-    if output.kind == "latent":
-        return {"long_name": "posterior mean of the latent dimensions", "units": "1"}
-    if output.kind == "cov":
-        return {"long_name": "posterior covariance of the parameters"}
-    assert output.index is not None
+    if output.index is None:
+        made: dict[str, object] = {"long_name": describe(output)}
+        units = spectra_units if output.kind in IN_SPECTRA_UNITS else "1" if output.kind in UNITLESS else None
+        return made if units is None else made | {"units": units}
     parameter = parameters[output.index]
     own = dict(attrs.get(parameter, {}))
     long_name = own.get("long_name", parameter.replace("_", " "))
-    if output.kind == "std":
-        made: dict[str, object] = {"long_name": f"standard deviation of {long_name}"}
+    if output.kind != "mean":
+        made = {"long_name": describe(output, long_name)}
         if "units" in own:
             made["units"] = own["units"]
-        if "standard_name" in own:
+        if output.kind == "std" and "standard_name" in own:
             made["standard_name"] = f"{own['standard_name']} standard_error"
         return made
     made = {"long_name": long_name, **own}
-    linked = [name for name in (f"{parameter}_std", "quality_flag") if name in names]
+    beside = [o.name for o in declared if o.index == output.index and o.kind != "mean"]
+    linked = [*beside, *(["quality_flag"] if any(o.kind == "flag" for o in declared) else [])]
     if linked:
         made["ancillary_variables"] = " ".join(linked)
     return made

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..gllim.forward import ForwardTerms
+from ..gllim.estimate import estimates
 from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import inverse_regression, posterior_blocks
+from ..gllim.posterior import inverse_regression
+from ..gllim.transforms import Transforms
 from .engine import BlockInverter
 from .labels import listed, pixel_coordinates, require_numbers
 from .request import Request
@@ -18,24 +19,36 @@ from .request import Request
 CORE_DIMS = ("component", "parameter", "parameter_2")
 
 
-def label_posterior(theta: GLLiMParameters, request: Request, names: Sequence[str]) -> xr.Dataset:
-    """Weights, means, covariances of the components and log-evidence of every spectrum, in memory."""
-    kernel = BlockInverter(theta, request.bands, (), request.dtype, request.fill)
+def label_posterior(kernel: BlockInverter, request: Request) -> xr.Dataset:
+    """Weights, means, covariances of the components and log-evidence of every spectrum, in memory.
+
+    Of a committee the components of all members.
+    """
     moved = request.cube.transpose(..., request.band_dim)
-    rows = kernel.spectra(moved.values)
-    n, n_k, n_t = len(rows), theta.n_components, theta.n_parameters
+    predictor = kernel.predictor
+    names = predictor.transforms.transformed_names
+    rows, _, given = kernel.read_block(moved.values, [extra.array.values for extra in kernel.conditions.extras])
+    n, n_t = len(rows), len(names)
+    n_k = sum(theta.n_components for theta in predictor.members)
     made = {
         "weight": np.full((n, n_k), np.nan),
         "mean": np.full((n, n_k, n_t), np.nan),
         "covariance": np.full((n, n_k, n_t, n_t), np.nan),
         "log_evidence": np.full(n, np.nan),
     }
-    for part in posterior_blocks(ForwardTerms.of(theta), rows, every_component=True):
-        block, mixture = part.rows, part.posterior.components()
+    for part in estimates(kernel.terms, rows, given, predictor.by_evidence, every_component=True):
+        block, mixture = np.arange(n)[part.rows], part.components()
+        unknown = np.array([i for i in range(n_t) if i not in part.known], dtype=np.intp)
+        size = len(unknown)
         made["weight"][block] = mixture.weights
-        made["mean"][block] = mixture.means[:, :, :n_t]
-        made["covariance"][block] = mixture.covariances[:, :, :n_t, :n_t]
-        made["log_evidence"][block] = part.posterior.log_evidence
+        made["mean"][np.ix_(block, np.arange(n_k), unknown)] = mixture.means[:, :, :size]
+        made["covariance"][block] = 0.0
+        places = np.ix_(block, np.arange(n_k), unknown, unknown)
+        made["covariance"][places] = mixture.covariances[:, :, :size, :size]
+        for i in part.known:
+            assert given.known is not None
+            made["mean"][block, :, i] = given.known[block, i, None]
+        made["log_evidence"][block] = part.log_evidence
     pixel_dims, pixel_shape = moved.dims[:-1], moved.shape[:-1]
     variables = {
         name: ((*pixel_dims, *CORE_DIMS[: a.ndim - 1]), a.reshape((*pixel_shape, *a.shape[1:])))
@@ -46,9 +59,14 @@ def label_posterior(theta: GLLiMParameters, request: Request, names: Sequence[st
 
 
 def expected_spectra(
-    theta: GLLiMParameters, names: Sequence[str], parameters: xr.Dataset, latent: xr.DataArray | None
+    members: Sequence[GLLiMParameters],
+    transforms: Transforms,
+    parameters: xr.Dataset,
+    latent: xr.DataArray | None,
 ) -> tuple[np.ndarray, xr.DataArray]:
     """Spectra (..., D) expected for parameters, and an array that has their pixel dimensions and coordinates.
+
+    Of a committee the average of the members'; latents belong to a member alone.
 
     Raises
     ------
@@ -58,6 +76,9 @@ def expected_spectra(
         raise TypeError(f"parameters must be an xarray Dataset, not {type(parameters).__name__}")
     if not isinstance(latent, xr.DataArray | None):
         raise TypeError(f"latent must be a DataArray with a 'latent' dimension, not {type(latent).__name__}")
+    theta, names = members[0], transforms.names
+    if latent is not None and len(members) > 1:
+        raise ValueError("the latents of a committee's members are not comparable: simulate without latent=")
     absent = [name for name in names if name not in parameters.variables]
     if absent:
         raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(parameters.variables)}")
@@ -74,6 +95,7 @@ def expected_spectra(
     values = np.stack([np.asarray(c.values, dtype=np.float64).ravel() for c in full], axis=1)
     if not np.isfinite(values).all():
         raise ValueError(f"{int((~np.isfinite(values)).any(axis=1).sum())} rows to simulate hold NaN or infinity")
-    n_t = theta.n_parameters
-    spectra = inverse_regression(theta, values[:, :n_t], None if latent is None else values[:, n_t:])
+    n_t = len(names)
+    z, w = transforms.forward(values[:, :n_t]), None if latent is None else values[:, n_t:]
+    spectra = np.mean([inverse_regression(member, z, w) for member in members], axis=0)
     return spectra.reshape((*full[0].shape, -1)), full[0]

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-OUTPUTS = ("mean", "std", "cov", "latent", "log_evidence", "flag")
-DEFAULT_OUTPUTS = ("mean", "std", "flag")
-
-NODATA, PARTIAL_BANDS = 1, 2
+NODATA, PARTIAL_BANDS, OUT_OF_DOMAIN, BELOW_RANGE, ABOVE_RANGE, MULTIMODAL = 1, 2, 4, 8, 16, 32
+FLAGS = {
+    NODATA: "nodata",
+    PARTIAL_BANDS: "partial_bands",
+    OUT_OF_DOMAIN: "out_of_domain",
+    BELOW_RANGE: "below_training_range",
+    ABOVE_RANGE: "above_training_range",
+    MULTIMODAL: "multimodal",
+}
 RESERVED = ("parameter", "parameter_2", "latent", "component")
 """Dimensions of the results beside the cube's own."""
-FLAGS = {NODATA: "nodata", PARTIAL_BANDS: "partial_bands"}
+DEFAULT_OUTPUTS = ("mean", "std", "flag")
+BAND = "band"
+"""Stands for the model's band dimension among the dimensions of an output."""
 
 
 @dataclass(frozen=True)
 class Output:
     """One variable of the maps.
 
-    ``kind`` is the output asked for, ``index`` the parameter it belongs to (None: all), ``core_dims`` follow the
-    cube's own dimensions, ``dtype`` None is the cube's float type.
+    ``kind`` is the output asked for, ``level`` its number (0.05 of "q05"), ``index`` the parameter it belongs to (None:
+    all), ``core_dims`` follow the cube's own dimensions, ``dtype`` None is the cube's float type.
     """
 
     name: str
@@ -29,44 +37,83 @@ class Output:
     index: int | None = None
     core_dims: tuple[str, ...] = ()
     dtype: np.dtype | None = None
+    level: float = 0.0
+
+
+_PER_PARAMETER: dict[str, tuple[tuple[str, str], ...]] = {
+    "mean": (("{}", "mean"),),
+    "std": (("{}_std", "std"),),
+    "mode": (("{}_mode", "mode"),),
+}
+_WHOLE = {
+    "cov": Output("covariance", "cov", core_dims=("parameter", "parameter_2")),
+    "latent": Output("latent", "latent", core_dims=("latent",)),
+    "n_modes": Output("n_modes", "n_modes", dtype=np.dtype(np.uint8)),
+    "entropy": Output("entropy", "entropy"),
+    "residual": Output("residual", "residual", core_dims=(BAND,)),
+    "fit_rmse": Output("fit_rmse", "fit_rmse"),
+    "log_evidence": Output("log_evidence", "log_evidence", dtype=np.dtype(np.float64)),
+    "flag": Output("quality_flag", "flag", dtype=np.dtype(np.uint8)),
+}
+_LEVELS: tuple[tuple[re.Pattern[str], tuple[tuple[str, str], ...]], ...] = (
+    (re.compile(r"q(\d+)"), (("{}_q{}", "quantile"),)),
+    (re.compile(r"ci(\d+)"), (("{}_ci{}_lower", "ci_lower"), ("{}_ci{}_upper", "ci_upper"))),
+    (re.compile(r"hdi(\d+)"), (("{}_hdi{}_lower", "hdi_lower"), ("{}_hdi{}_upper", "hdi_upper"))),
+)
+OUTPUTS = (*_PER_PARAMETER, *_WHOLE)
+_ACCEPTED = ", ".join(repr(name) for name in (*OUTPUTS, "q05", "ci90", "hdi90"))
 
 
 def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent: int) -> list[Output]:
     """The variables of a request, in a fixed order.
 
+    "q05", "q975" and the like are quantiles, "ci90" central and "hdi90" highest-density intervals: digits after the
+    decimal point.
+
     Raises
     ------
-    ValueError : an unknown output, none at all, latents of a model without, or a parameter whose name collides.
+    ValueError : an unknown output, none at all, latents of a model without, a level of 0, or a name that collides.
     """
-    if isinstance(outputs, str):
-        outputs = (outputs,)
-    unknown = [o for o in outputs if o not in OUTPUTS]
+    asked = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    if not asked:
+        raise ValueError(f"no outputs asked for; choose from {_ACCEPTED}")
+    unknown = [o for o in asked if o not in OUTPUTS and not any(p.fullmatch(str(o)) for p, _ in _LEVELS)]
     if unknown:
-        raise ValueError(f"outputs {unknown} not known; choose from {', '.join(map(repr, OUTPUTS))}")
-    if not outputs:
-        raise ValueError(f"no outputs asked for; choose from {', '.join(map(repr, OUTPUTS))}")
-    if "latent" in outputs and n_latent == 0:
+        raise ValueError(f"outputs {unknown} not known; choose from {_ACCEPTED} (any digits)")
+    if "latent" in asked and n_latent == 0:
         raise ValueError("output 'latent' needs a model with n_latent >= 1; this one has none")
     wanted: list[Output] = []
-    if "mean" in outputs:
-        wanted += [Output(p, "mean", i) for i, p in enumerate(parameters)]
-    if "std" in outputs:
-        wanted += [Output(f"{p}_std", "std", i) for i, p in enumerate(parameters)]
-    if "cov" in outputs:
-        wanted.append(Output("covariance", "cov", core_dims=("parameter", "parameter_2")))
-    if "latent" in outputs:
-        wanted.append(Output("latent", "latent", core_dims=("latent",)))
-    if "log_evidence" in outputs:
-        wanted.append(Output("log_evidence", "log_evidence", dtype=np.dtype(np.float64)))
-    if "flag" in outputs:
-        wanted.append(Output("quality_flag", "flag", dtype=np.dtype(np.uint8)))
+    for kind in ("mean", "std"):
+        if kind in asked:
+            wanted += _of_parameters(_PER_PARAMETER[kind], parameters)
+    for name in dict.fromkeys(asked):
+        for pattern, variables in _LEVELS:
+            found = pattern.fullmatch(name)
+            if found:
+                wanted += _of_parameters(variables, parameters, found[1])
+    if "mode" in asked:
+        wanted += _of_parameters(_PER_PARAMETER["mode"], parameters)
+    wanted += [output for name, output in _WHOLE.items() if name in asked]
     if not wanted:
-        raise ValueError(f"outputs {list(outputs)} need parameters, and this model has none: ask for 'latent'")
+        raise ValueError(f"outputs {list(asked)} need parameters, and this model has none: ask for 'latent'")
     names = [o.name for o in wanted]
     clashing = sorted({n for n in names if names.count(n) > 1} | {p for p in parameters if p in RESERVED})
     if clashing:
         raise ValueError(f"a parameter's name collides with an output: {clashing}; rename the parameter")
     return wanted
+
+
+def _of_parameters(
+    variables: tuple[tuple[str, str], ...], parameters: Sequence[str], digits: str | None = None
+) -> list[Output]:
+    level = 0.0 if digits is None else float(f"0.{digits}")
+    if digits is not None and not 0.0 < level < 1.0:
+        raise ValueError(f"level 0.{digits} of {variables[0][0].format('p', digits)!r} must lie between 0 and 1")
+    return [
+        Output(pattern.format(name, digits), kind, index, level=level)
+        for pattern, kind in variables
+        for index, name in enumerate(parameters)
+    ]
 
 
 def flag_attrs() -> dict[str, object]:
@@ -77,3 +124,29 @@ def flag_attrs() -> dict[str, object]:
         "flag_masks": np.array(list(FLAGS), dtype=np.uint8),
         "flag_meanings": " ".join(FLAGS.values()),
     }
+
+
+IN_SPECTRA_UNITS = frozenset({"residual", "fit_rmse"})
+UNITLESS = frozenset({"log_evidence", "latent", "n_modes", "entropy"})
+
+
+def describe(output: Output, of: str = "") -> str:
+    """Long name of an output, of the parameter ``of`` where it belongs to one."""
+    percent = f"{round(100.0 * output.level, 10):g} %"
+    texts = {
+        "std": f"standard deviation of {of}",
+        "mode": f"{of} at the highest mode of the posterior",
+        "quantile": f"{percent} quantile of {of}",
+        "ci_lower": f"lower end of the central {percent} interval of {of}",
+        "ci_upper": f"upper end of the central {percent} interval of {of}",
+        "hdi_lower": f"lower end of the shortest {percent} interval of {of}",
+        "hdi_upper": f"upper end of the shortest {percent} interval of {of}",
+        "log_evidence": "log density of the spectrum under the model",
+        "latent": "posterior mean of the latent dimensions",
+        "cov": "posterior covariance of the parameters",
+        "n_modes": "number of modes that hold a tenth of the posterior",
+        "entropy": "entropy of the posterior, nats",
+        "residual": "observed less fitted spectrum",
+        "fit_rmse": "root mean squared residual of the fitted spectrum",
+    }
+    return texts[output.kind]

@@ -7,7 +7,7 @@ broadcast to them. dask-backed spectra stay on disk or on their workers, one chu
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import xarray as xr
 
 from ..gllim.chunks import ArrayChunks, Chunk, ChunkSource
 from ..gllim.estimator import check_responsibilities, check_weights
+from ..gllim.transforms import Transforms
 from .bands import Bands, describe_bands, find_band_dim
 from .chunks import PERSIST_BYTES, DaskChunks, delayed_chunks
 from .labels import find_spectra, is_lazy, listed, require_numbers, require_one_band_chunk
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 class TrainingSet:
     """What training needs of a labelled Dataset.
 
-    ``attrs`` are those of the parameters; ``n_responsibilities`` is K where responsibilities came along.
+    ``attrs`` are those of the parameters, ``low`` and ``high`` (L_t,) their ranges; the source holds ``transforms`` of
+    them. ``n_responsibilities`` is K where responsibilities came along.
     """
 
     source: ChunkSource
@@ -37,6 +39,9 @@ class TrainingSet:
     parameters: list[str]
     attrs: dict[str, dict[str, str]]
     n_responsibilities: int | None
+    transforms: Transforms
+    low: np.ndarray
+    high: np.ndarray
 
 
 def read_training(
@@ -49,6 +54,7 @@ def read_training(
     missing: str = "raise",
     rechunk: str | None = None,
     persist: bool | str = "auto",
+    transforms: Mapping[Any, Any] | None = None,
 ) -> TrainingSet:
     """Find spectra and parameters in a Dataset, check them, and line them up by sample.
 
@@ -76,6 +82,8 @@ def read_training(
     columns = [_flat(require_numbers(training[name], f"parameter {name!r}"), sizes, name) for name in names]
     n_rows = int(np.prod(list(sizes.values()), dtype=np.int64))
     values = np.stack(columns, axis=1) if columns else np.empty((n_rows, 0))
+    ranges = _finite_ranges(values)
+    settled, values = _transformed(Transforms.of(transforms, names), values)
     if weight_name is not None:
         if weight_name not in training.variables:
             raise ValueError(f"weights {weight_name!r} not in the Dataset; it has {listed(training.variables)}")
@@ -97,9 +105,9 @@ def read_training(
         source = ArrayChunks(Chunk(samples.values.reshape(n_rows, -1), values, frequencies, given))
     count = source.sum(_Missing.of)
     if count.rows and missing == "raise":
-        raise ValueError(f"{count.describe(names)}; drop them first or pass missing='drop'")
+        raise ValueError(f"{count.describe(settled.transformed_names)}; drop them first or pass missing='drop'")
     if count.rows:
-        logger.warning("%s; they are left out", count.describe(names))
+        logger.warning("%s; they are left out", count.describe(settled.transformed_names))
         source = source.where(_finite)
     units = array.attrs.get("units")
     return TrainingSet(
@@ -110,7 +118,32 @@ def read_training(
         parameters=names,
         attrs={name: _text_attrs(training[name].attrs) for name in names},
         n_responsibilities=None if given is None else given.shape[1],
+        transforms=settled,
+        low=ranges[0],
+        high=ranges[1],
     )
+
+
+def _transformed(transforms: Transforms, values: np.ndarray) -> tuple[Transforms, np.ndarray]:
+    """Transforms that know the training values next to their bounds, and the values (n, L_z) that the model sees.
+
+    Rows with NaN stay NaN, to be counted with those of the spectra.
+    """
+    if transforms.is_identity:
+        return transforms, values
+    whole = np.isfinite(values).all(axis=1)
+    settled = transforms.settle(transforms.tally(values[whole]))
+    z = np.full((len(values), transforms.n_transformed), np.nan)
+    z[whole] = settled.forward(values[whole])
+    return settled, z
+
+
+def _finite_ranges(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and greatest value of every column that are finite."""
+    finite = np.isfinite(values)
+    low = np.where(finite, values, np.inf).min(axis=0, initial=np.inf)
+    high = np.where(finite, values, -np.inf).max(axis=0, initial=-np.inf)
+    return low, high
 
 
 def _parameter_names(
@@ -170,7 +203,7 @@ class _Missing:
     def __add__(self, other: _Missing) -> _Missing:
         return _Missing(self.rows + other.rows, self.spectra + other.spectra, self.parameters + other.parameters)
 
-    def describe(self, names: list[str]) -> str:
+    def describe(self, names: Sequence[str]) -> str:
         parts = [f"{self.spectra} in the spectra"] if self.spectra else []
         parts += [f"{n} in {name!r}" for name, n in zip(names, self.parameters, strict=True) if n]
         return f"{self.rows} training samples hold NaN or infinite values ({', '.join(parts)})"

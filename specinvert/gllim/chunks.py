@@ -78,6 +78,9 @@ class ChunkSource(Protocol):
     def sample(self, n_rows: int) -> Chunk:
         """At most ``n_rows`` evenly spaced rows, in the user's units."""
 
+    def where(self, mask: Mask) -> ChunkSource:
+        """The rows for which a function of a chunk is True."""
+
 
 def block_rows(row_numbers: int) -> int:
     """Rows of a block whose largest temporary holds ``row_numbers`` float64 numbers a row."""

@@ -20,8 +20,9 @@ from scipy.special import softmax
 
 from .arrays import Array
 from .forward import ForwardTerms, Prior, log_sum
-from .kernels import NEGLIGIBLE, mixture_moments, normalize_rows
+from .kernels import NEGLIGIBLE, normalize_rows
 from .mixture import Mixture
+from .mixture_kernels import distance_rows, gather_mixtures, mixture_moments
 from .parameters import GLLiMParameters
 from .residuals import TILE_ROWS
 from .rowwise import RowPosterior, row_posterior
@@ -31,6 +32,7 @@ BLOCK_ROWS = 4 * TILE_ROWS
 """Spectra a block: with BLAS in one thread, a spectrum's posterior has the same bits in whatever company it comes."""
 LEAST_ROWS = 64
 """Rows that share bands, noise and known parameters for which theta is worth preparing, unless Sigma is full."""
+Rows = slice | NDArray[np.intp] | NDArray[np.bool_]
 MANY_PATTERNS = 100
 """Patterns, each with factors of K covariances of its own, above which a warning says how long they take."""
 
@@ -82,28 +84,31 @@ class Posterior:
         )
         return mean, spread if covariance else spread[:, :, 0]
 
-    def mixture(self, size: int | None = None) -> Mixture:
+    def mixture(self, size: int | None = None, rows: Rows = slice(None)) -> Mixture:
         """The mixture of the first ``size`` unknown dimensions, with room for as many components as a row has."""
-        active = self.weights > 0.0
-        count = max(1, int(active.sum(axis=1).max(initial=0)))
-        if count < self.weights.shape[1]:
-            chosen = np.argsort(~active, axis=1, kind="stable")[:, :count]
-        else:
-            chosen = np.broadcast_to(np.arange(count), (len(active), count))
-        rows = np.arange(len(active))[:, None]
+        weights, latent = self.weights[rows], self.latent[rows]
         size = self.root.shape[1] if size is None else size
-        root = self.root[:, :size, :size]
-        latent = self.latent[rows, :size, chosen]
-        means = np.einsum("narq,nq->nar", self.prior_mean[chosen, :size], self.regressors)
-        means += np.einsum("nalm,nam->nal", root[chosen], latent)
-        weights = self.weights[rows, chosen]
-        return Mixture(weights, np.where(weights[:, :, None] > 0.0, means, 0.0), self.covariance[chosen, :size, :size])
+        counts = np.count_nonzero(weights, axis=1)
+        shape = (len(weights), max(1, int(counts.max(initial=0))))
+        found = Mixture(np.empty(shape), np.empty((*shape, size)), np.empty((*shape, size, size)))
+        gather_mixtures(
+            weights,
+            latent,
+            self.regressors[rows],
+            self.root,
+            self.prior_mean,
+            self.covariance,
+            found.weights,
+            found.means,
+            found.covariances,
+        )
+        return found
 
     def distances(self) -> Array:
         """Squared Mahalanobis distances (n, K) of the spectra to the components, infinite where the weight is zero."""
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(self.weights)
-        return np.asarray(np.maximum(2.0 * (self.log_scale - log_weights - self.log_joint[:, None]), 0.0))
+        found = np.empty(self.weights.shape)
+        distance_rows(self.weights, np.atleast_2d(self.log_scale), self.log_joint, found)
+        return found
 
 
 @dataclass(frozen=True)
@@ -235,7 +240,7 @@ def _grouped(
         for start in range(0, len(group), BLOCK_ROWS):
             part = group[start : start + BLOCK_ROWS]
             values = spectra[np.ix_(rows[part], bands)]
-            values_known = known[np.ix_(part, list(s))]
+            values_known = known[part][:, s]
             if shared:
                 centred, _ = own.centre(values, workspace)
                 yield Block(rows[part], len(bands), s, _posterior(own, centred, values_known, reach, workspace))
@@ -251,7 +256,7 @@ def _grouped(
             part = together[start : start + BLOCK_ROWS]
             values = np.where(valid[part], spectra[rows[part]], np.nan)
             noise = np.zeros((len(part), 1)) if added is None else added[part]
-            posterior = row_posterior(theta, prior, values, noise, known[np.ix_(part, list(s))])
+            posterior = row_posterior(theta, prior, values, noise, known[part][:, s])
             yield Block(rows[part], valid[part].sum(axis=1), s, posterior)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -169,9 +170,9 @@ class RowPosterior:
         mean, spread = self.mixture(size).moments()
         return mean, spread if covariance else np.diagonal(spread, axis1=1, axis2=2)
 
-    def mixture(self, size: int | None = None) -> Mixture:
+    def mixture(self, size: int | None = None, rows: Any = slice(None)) -> Mixture:
         """The mixture of the first ``size`` unknown dimensions."""
-        mixture = self.explicit
+        mixture = self.explicit.select(rows)
         return Mixture(mixture.weights, mixture.means[:, :, :size], mixture.covariances[:, :, :size, :size])
 
     def distances(self) -> Array:

@@ -138,7 +138,7 @@ def train(
         _check_data(moments, settings, n_responsibilities, band_names, parameter_names)
         n_bands = len(moments.spectra.mean)
         dimensions = settings.latent_dimensions(n_bands)
-        problem = _problem(source, settings, moments)
+        problem = problem_of(source, settings, moments)
         starts = _starts(problem, settings, moments, n_responsibilities)
         if checkpoint is not None:
             checkpoint.begin(_fingerprint(settings, moments))
@@ -212,7 +212,8 @@ def _check_data(
             raise ValueError(f"constant {what} in training: {shown}{more}; leave it out")
 
 
-def _problem(source: ChunkSource, settings: Settings, moments: DataMoments) -> Problem:
+def problem_of(source: ChunkSource, settings: Settings, moments: DataMoments) -> Problem:
+    """What stays the same during EM on a source, scaled and floored by the moments of the data."""
     scaling = Scaling.from_moments(
         moments.spectra, moments.parameters, settings.constraints.sigma, settings.standardize
     )

@@ -59,9 +59,17 @@ class CheckpointFile:
             with atomic_path(self.path) as temporary:
                 self._write(temporary)
 
-    def remove(self) -> None:
-        """Delete the file: the training is done."""
-        self.path.unlink(missing_ok=True)
+    def of_member(self, number: int) -> CheckpointFile:
+        """The checkpoint of a committee's member: this one for the first, a file beside it for the others."""
+        return self if number == 0 else CheckpointFile(self._member_path(number), self.every)
+
+    def remove(self, members: int = 1) -> None:
+        """Delete the files of all members: the training is done."""
+        for number in range(members):
+            self._member_path(number).unlink(missing_ok=True)
+
+    def _member_path(self, number: int) -> Path:
+        return self.path.with_name(self.path.name + (f".{number}" if number else ""))
 
     def _write(self, temporary: Path) -> None:
         with netCDF4.Dataset(temporary, "w") as file:

@@ -1,7 +1,8 @@
 """The model file: a trained model as arrays and attributes in netCDF, never a pickle.
 
-``specinvert_schema`` is its version. Everything needed to invert on another machine is in it: theta, the bands with
-their wavelengths, names, units and training ranges of the parameters, and how the model was fitted.
+``specinvert_schema`` is its version. Everything needed to invert on another machine is in it: theta of every member of
+the committee, one component after the other, the bands with their wavelengths, names, units, transforms and training
+ranges of the parameters, and how the model was fitted.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import xarray as xr
 from ..cubes.bands import Bands
 from ..cubes.units import NM_PER_UNIT
 from ..gllim.parameters import Constraints, GLLiMParameters
+from ..gllim.transforms import Transforms
 from .atomic import atomic_path
 
-SCHEMA = 1
+SCHEMA = 2
 _KIND = "GLLiM model"
 _THETA = {
     "pi": ("component",),
@@ -37,11 +39,15 @@ _VECTORS = {"low": "parameter", "high": "parameter", "log_likelihoods": "iterati
 class Model:
     """A trained model with its labels.
 
-    ``names`` and ``attrs`` are those of the parameters, ``low`` and ``high`` (L_t,) their training ranges; ``bics``
-    holds the BIC of each L_w tried, ``settings`` the arguments of the inverter.
+    ``members`` are the fits of a committee, one where there is none; their parameters are ``transforms`` of the
+    physical ones. ``names`` and ``attrs`` are those of the physical parameters, ``low`` and ``high`` (L_t,) their
+    training ranges; ``log_tail`` is the log of the tail probability below which a spectrum is out of the domain (NaN
+    where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
+    inverter. Log-likelihoods are those of the first member.
     """
 
-    theta: GLLiMParameters
+    members: tuple[GLLiMParameters, ...]
+    transforms: Transforms
     bands: Bands
     spectra_name: str
     spectra_units: str | None
@@ -49,6 +55,7 @@ class Model:
     attrs: dict[str, dict[str, str]]
     low: np.ndarray
     high: np.ndarray
+    log_tail: float
     n_samples: int
     total_weight: float
     log_likelihoods: np.ndarray
@@ -56,6 +63,11 @@ class Model:
     n_removed: int
     bics: dict[int, float]
     settings: dict[str, Any]
+
+    @property
+    def theta(self) -> GLLiMParameters:
+        """The first member."""
+        return self.members[0]
 
     def band_coordinates(self) -> tuple[str, dict[str, Any]]:
         """The band dimension and its coordinates, wavelengths in the unit of training."""
@@ -72,8 +84,13 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     Raises FileNotFoundError or PermissionError where the folder is missing or not writable.
     """
     theta = model.theta
-    variables: dict[str, Any] = {name: (dims, getattr(theta, name)) for name, dims in _THETA.items()}
-    variables["Sigma"] = (_SIGMA[theta.Sigma.ndim], theta.Sigma)
+    shapes = {**_THETA, "Sigma": _SIGMA[theta.Sigma.ndim]}
+    variables: dict[str, Any] = {
+        name: (dims, np.concatenate([getattr(member, name) for member in model.members]))
+        for name, dims in shapes.items()
+    }
+    counts = [member.n_components for member in model.members]
+    variables["member"] = (("component",), np.repeat(np.arange(len(counts)), counts))
     variables |= {name: ((dim,), getattr(model, name)) for name, dim in _VECTORS.items()}
     if model.bands.wavelength is not None:
         attrs = {"units": "nm", "standard_name": "radiation_wavelength"}
@@ -94,6 +111,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "spectra_units": model.spectra_units,
         "names": model.names,
         "attrs": model.attrs,
+        "transforms": model.transforms.to_attrs(),
+        "log_tail": None if np.isnan(model.log_tail) else float(model.log_tail),
         "n_samples": model.n_samples,
         "total_weight": model.total_weight,
         "converged": model.converged,
@@ -162,17 +181,24 @@ def _model(data: xr.Dataset) -> Model:
     labels = bands["labels"]
     wavelength = data["wavelength"].values if "wavelength" in data.variables else None
     constraints = Constraints(**described.pop("constraints"))
-    theta = GLLiMParameters(
-        **{name: data[name].values for name in (*_THETA, "Sigma")},
-        n_latent=described.pop("n_latent"),
-        constraints=constraints,
+    n_latent, member = described.pop("n_latent"), data["member"].values
+    members = tuple(
+        GLLiMParameters(
+            **{name: data[name].values[member == number] for name in (*_THETA, "Sigma")},
+            n_latent=n_latent,
+            constraints=constraints,
+        )
+        for number in range(int(member.max()) + 1)
     )
+    log_tail = described.pop("log_tail")
     vectors: dict[str, Any] = {name: data[name].values for name in _VECTORS}
     return Model(
-        theta=theta,
+        members=members,
+        transforms=Transforms.from_attrs(described.pop("transforms")),
+        log_tail=np.nan if log_tail is None else log_tail,
         bands=Bands(
             dim=bands["dim"],
-            size=theta.n_bands,
+            size=members[0].n_bands,
             wavelength=wavelength,
             unit=bands["unit"],
             guessed=bands["guessed"],

@@ -1,0 +1,202 @@
+"""What a user gives beside the spectra: noise and known parameters, checked and lined up with the cube's pixels."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from .bands import Bands, check_units, describe_bands, match_bands
+from .labels import is_lazy, listed, require_numbers
+from .request import Request
+
+NOISE, VALUE, LOW, HIGH = "noise", "value", "low", "high"
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Something given for every pixel: its ``role``, and for a parameter its ``index``.
+
+    ``array`` has the pixel dimensions, and the model's bands last where ``banded``.
+    """
+
+    role: str
+    index: int
+    array: xr.DataArray
+    banded: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """Noise and known parameters of a request.
+
+    Attributes
+    ----------
+    variance : noise variance beyond training that all pixels share, () or (D,), or a covariance (D, D); None without.
+    extras : what differs from pixel to pixel.
+    values, low, high : known values and bounds (L_t,) that all pixels share, NaN where there is none.
+    """
+
+    variance: np.ndarray | None = None
+    extras: tuple[Extra, ...] = ()
+    values: np.ndarray = field(default_factory=lambda: np.empty(0))
+    low: np.ndarray = field(default_factory=lambda: np.empty(0))
+    high: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+
+NOTHING = Conditions()
+
+
+def read_conditions(
+    request: Request,
+    model_bands: Bands,
+    names: Sequence[str],
+    noise: Any = None,
+    known: Any = None,
+    spectra_units: str | None = None,
+    parameter_units: Mapping[str, str | None] | None = None,
+    tolerance: float = 1.0,
+) -> Conditions:
+    """Check ``noise`` and ``known`` against the cube.
+
+    Raises
+    ------
+    TypeError, ValueError : noise that is negative, of the wrong shape, bands or units; a known parameter that the model
+        has not, of other dimensions, or an interval that is empty.
+    """
+    variance, extras = _read_noise(request, model_bands, noise, spectra_units, tolerance)
+    shared = {role: np.full(len(names), np.nan) for role in (VALUE, LOW, HIGH)}
+    for name, given in _known_items(known, names).items():
+        index = list(names).index(name)
+        pair = isinstance(given, tuple | list)
+        if pair and len(given) != 2:
+            raise ValueError(f"known[{name!r}]={given!r} must be a value or a pair (low, high)")
+        unit = (parameter_units or {}).get(name)
+        for role, part in zip((LOW, HIGH) if pair else (VALUE,), given if pair else (given,), strict=True):
+            if isinstance(part, xr.DataArray):
+                array = require_numbers(part, f"known {name!r}")
+                check_units(unit, array.attrs.get("units"), f"known {name!r}")
+                if array.ndim:
+                    extras.append(Extra(role, index, _on_pixels(array, request, f"known {name!r}")))
+                    continue
+                part = float(array)
+            if not isinstance(part, numbers.Real):
+                raise TypeError(f"known[{name!r}]={part!r} must be a number, a DataArray or a pair of them")
+            shared[role][index] = float(part)
+    low, high = shared[LOW], shared[HIGH]
+    for i in map(int, np.flatnonzero(low >= high)):
+        raise ValueError(f"known[{names[i]!r}]=({low[i]:g}, {high[i]:g}) is an empty interval: give low < high")
+    bounded = map(int, np.flatnonzero(~np.isnan(low) | ~np.isnan(high)))
+    intervals = {extra.index for extra in extras if extra.role in (LOW, HIGH)} | set(bounded)
+    if len(intervals) > 1:
+        both = listed(names[i] for i in sorted(intervals))
+        raise ValueError(f"{both} are known by intervals: only one parameter may be, others by value")
+    return Conditions(variance, tuple(extras), shared[VALUE], low, high)
+
+
+def _known_items(known: Any, names: Sequence[str]) -> dict[str, Any]:
+    if known is None:
+        return {}
+    if isinstance(known, xr.Dataset):
+        known = {name: known[name] for name in known.data_vars if name in names} or dict(known.data_vars)
+    if not isinstance(known, Mapping):
+        raise TypeError(f"known must be a Dataset or a dict of parameters, not {type(known).__name__}")
+    unknown = [name for name in known if name not in names]
+    if unknown:
+        raise ValueError(f"known parameters {listed(unknown)} are not of this model; it has {listed(names)}")
+    return {str(name): value for name, value in known.items()}
+
+
+def _read_noise(
+    request: Request, model_bands: Bands, noise: Any, units: str | None, tolerance: float
+) -> tuple[np.ndarray | None, list[Extra]]:
+    if noise is None:
+        return None, []
+    size = request.cube.sizes[request.band_dim]
+    if isinstance(noise, xr.DataArray):
+        array = require_numbers(noise, "noise")
+        cube_units = request.cube.attrs.get("units", units)
+        check_units(cube_units, array.attrs.get("units"), "noise")
+        banded = request.band_dim in array.dims
+        if banded:
+            array = array.isel({request.band_dim: _noise_bands(array, request, model_bands, tolerance)})
+        if set(array.dims) <= {request.band_dim}:
+            return _variance(array.values), []
+        if not is_lazy(array):
+            _refuse_negative(array.values)
+        return None, [Extra(NOISE, 0, _on_pixels(array, request, "noise", banded), banded)]
+    values = np.asarray(noise)
+    if values.dtype.kind not in "iuf":
+        raise TypeError(f"noise must be numbers, not {values.dtype} ({noise!r:.60})")
+    if values.ndim == 0:
+        return _variance(values), []
+    if values.shape == (size,):
+        return _variance(values[request.bands]), []
+    if values.shape == (size, size):
+        return _covariance(values[np.ix_(request.bands, request.bands)]), []
+    raise ValueError(
+        f"noise of shape {values.shape} fits no band axis: give a number, ({size},) standard deviations of the cube's "
+        f"bands, a covariance ({size}, {size}), or a DataArray with the cube's dimensions"
+    )
+
+
+def _noise_bands(array: xr.DataArray, request: Request, model_bands: Bands, tolerance: float) -> np.ndarray:
+    described = describe_bands(array, request.band_dim)
+    if described.wavelength is not None and model_bands.wavelength is not None:
+        return match_bands(model_bands, described, tolerance)
+    if array.sizes[request.band_dim] != request.cube.sizes[request.band_dim]:
+        raise ValueError(
+            f"noise has {array.sizes[request.band_dim]} bands, the cube {request.cube.sizes[request.band_dim]}, and no "
+            "wavelengths to match them by"
+        )
+    return request.bands
+
+
+def _variance(deviation: np.ndarray) -> np.ndarray:
+    values = np.asarray(deviation, dtype=np.float64)
+    _refuse_negative(values)
+    if np.isnan(values).any():
+        raise ValueError(
+            f"{int(np.isnan(values).sum())} of {values.size} values of noise are NaN: give one for each band"
+        )
+    return values**2
+
+
+def _refuse_negative(values: np.ndarray) -> None:
+    bad = (values < 0) | np.isinf(values)
+    if bad.any():
+        raise ValueError(
+            f"{int(bad.sum())} of {values.size} values of noise are negative or infinite (least {values.min():g}): they "
+            "are standard deviations in the units of the spectra"
+        )
+
+
+def _covariance(values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(values).all() or not np.allclose(values, values.T, rtol=1e-8, atol=0.0):
+        raise ValueError("noise given as a covariance must be finite and symmetric")
+    least = float(np.linalg.eigvalsh(values)[0])
+    if least < -1e-10 * np.trace(values):
+        raise ValueError(f"noise given as a covariance has a negative eigenvalue ({least:g}): it is none")
+    return values
+
+
+def _on_pixels(array: xr.DataArray, request: Request, what: str, banded: bool = False) -> xr.DataArray:
+    """The array along all pixel dimensions of the cube, in their order, the bands last where ``banded``."""
+    moved = request.cube.transpose(..., request.band_dim)
+    pixel_dims = moved.dims[:-1]
+    strange = [d for d in array.dims if d not in moved.dims or (d == request.band_dim and not banded)]
+    if strange:
+        raise ValueError(f"{what} has dimensions {listed(strange)} that the cube's pixels {pixel_dims} have not")
+    for dim in set(array.dims) & set(pixel_dims):
+        if array.sizes[dim] != moved.sizes[dim]:
+            raise ValueError(f"{what} has {array.sizes[dim]} along {dim!r}, the cube {moved.sizes[dim]}")
+        if dim in array.coords and dim in moved.coords and not np.array_equal(array[dim].values, moved[dim].values):
+            raise ValueError(f"{what} has other coordinates along {dim!r} than the cube: reindex it to the cube's")
+    bare = array.drop_vars(list(array.coords))
+    full = bare.expand_dims({d: moved.sizes[d] for d in pixel_dims if d not in array.dims})
+    return full.transpose(*pixel_dims, *([request.band_dim] if banded else []))

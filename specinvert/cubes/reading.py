@@ -1,0 +1,255 @@
+"""From the estimate of a block to the outputs asked for, in physical units, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..gllim.arrays import Array
+from ..gllim.estimate import Estimate
+from ..gllim.forward import ForwardTerms
+from ..gllim.mixture import Mixture
+from ..gllim.modes import count_modes, modes
+from ..gllim.physical import physical_mean_and_std, physical_moments, physical_quantiles
+from ..gllim.posterior import inverse_regression
+from ..gllim.quantiles import highest_density, quantile
+from ..gllim.spread import entropy
+from ..gllim.tail import beyond
+from ..gllim.transforms import Transforms
+from .outputs import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS, Output
+
+SURE = 0.9
+"""A component of more weight than this leaves less than a tenth for a second mode."""
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Where the model was trained: ranges ``low`` and ``high`` (L_t,) in physical units, ``log_tail`` the log of the
+    tail probability that a hundredth of spectra like the training set fall below (NaN: not known)."""
+
+    low: Array
+    high: Array
+    log_tail: float = np.nan
+
+
+class Reading:
+    """The outputs of one estimate; ``spectra`` (n, D) and ``known`` (n, L_t), NaN where unknown, are of its rows."""
+
+    def __init__(
+        self,
+        estimate: Estimate,
+        terms: Sequence[ForwardTerms],
+        domain: Domain,
+        transforms: Transforms,
+        spectra: Array,
+        known: Array | None,
+        wanted: frozenset[str],
+    ) -> None:
+        self.estimate, self.terms, self.domain, self.transforms = estimate, terms, domain, transforms
+        self.spectra, self.known, self.wanted = spectra, known, wanted
+        self.n_z = terms[0].theta.n_parameters
+        self.unknown = [i for i in range(self.n_z) if i not in estimate.known]
+
+    def __call__(self, output: Output) -> NDArray[Any]:
+        """Values (n, *core) of an output."""
+        i = output.index
+        match output.kind:
+            case "mean":
+                return self.mean[:, i]
+            case "std":
+                return self.std[:, i]
+            case "quantile":
+                return self._quantiles(i, [output.level])[:, 0]
+            case "ci_lower" | "ci_upper":
+                tail = 0.5 * (1.0 - output.level)
+                return self._quantiles(i, [tail if output.kind == "ci_lower" else 1.0 - tail])[:, 0]
+            case "hdi_lower" | "hdi_upper":
+                return self._shortest(i, output.level)[output.kind == "hdi_upper"]
+            case "mode":
+                return self._modes[:, i]
+            case "cov":
+                return self.covariance
+            case "latent":
+                return self._latent[:, len(self.unknown) :]
+            case "n_modes":
+                return count_modes(self.mixture)
+            case "entropy":
+                return entropy(self.mixture)
+            case "residual":
+                return self._residual
+            case "fit_rmse":
+                return np.asarray(np.sqrt(np.nanmean(self._residual**2, axis=1)))
+            case "log_evidence":
+                return self.estimate.log_evidence
+            case "flag":
+                return self._flag
+        raise AssertionError(output.kind)
+
+    @cached_property
+    def mixture(self) -> Mixture:
+        """Of the unknown wanted parameters, in the units of the model."""
+        return self.estimate.mixture(len(self.unknown))
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        """Mean (n, L_t) and variances (n, L_t) or covariance (n, L_t, L_t) of the wanted parameters."""
+        crossed = "cov" in self.wanted
+        if self.transforms.is_identity:
+            mean, spread = self.estimate.moments(crossed, len(self.unknown))
+            return self._with_known(mean, spread)
+        whole = self._whole_mixture
+        if crossed:
+            mean, spread, overflow = physical_moments(self.transforms, whole)
+        else:
+            mean, deviation, overflow = physical_mean_and_std(self.transforms, whole)
+            spread = deviation**2
+        self._overflow = overflow
+        if self.known is not None:
+            for i in self._known_parameters:
+                mean[:, i] = self.known[:, i]
+                spread[:, i] = 0.0
+                if crossed:
+                    spread[:, :, i] = 0.0
+        return mean, spread
+
+    @cached_property
+    def _known_parameters(self) -> list[int]:
+        """Indices of the known among the physical parameters."""
+        t = self.transforms
+        return [i for i in range(t.n_physical) if len(t.entry(i).columns) == 1 and t.column(i) in self.estimate.known]
+
+    def _with_known(self, mean: Array, spread: Array) -> tuple[Array, Array]:
+        if not self.estimate.known:
+            return mean, spread
+        assert self.known is not None
+        n, size = len(mean), self.n_z
+        full_mean, full_spread = np.empty((n, size)), np.zeros((n, size) if spread.ndim == 2 else (n, size, size))
+        full_mean[:, self.unknown] = mean
+        full_mean[:, self.estimate.known] = self.known[:, self.estimate.known]
+        if spread.ndim == 2:
+            full_spread[:, self.unknown] = spread
+        else:
+            full_spread[:, np.array(self.unknown, dtype=np.intp)[:, None], self.unknown] = spread
+        return full_mean, full_spread
+
+    @cached_property
+    def _whole_mixture(self) -> Mixture:
+        """Of all wanted parameters in the units of the model; what is known has its value, and no covariance."""
+        mixture = self.mixture
+        if not self.estimate.known:
+            return mixture
+        assert self.known is not None
+        n, room = mixture.weights.shape
+        means, covariances = np.zeros((n, room, self.n_z)), np.zeros((n, room, self.n_z, self.n_z))
+        means[:, :, self.unknown] = mixture.means
+        covariances[:, :, np.array(self.unknown, dtype=np.intp)[:, None], self.unknown] = mixture.covariances
+        for i in self._known_parameters:
+            column = self.transforms.column(i)
+            means[:, :, column] = self.transforms.known_forward(i, self.known[:, i])[:, None]
+            covariances[:, :, column, column] = 1e-12
+        return Mixture(mixture.weights, means, covariances)
+
+    @property
+    def mean(self) -> Array:
+        """(n, L_t)."""
+        return self._moments[0]
+
+    @cached_property
+    def std(self) -> Array:
+        """(n, L_t)."""
+        spread = self._moments[1]
+        return np.sqrt(spread if spread.ndim == 2 else np.diagonal(spread, axis1=1, axis2=2))
+
+    @property
+    def covariance(self) -> Array:
+        """(n, L_t, L_t)."""
+        return self._moments[1]
+
+    def _quantiles(self, i: int | None, levels: Sequence[float]) -> Array:
+        assert i is not None
+        if i in self._known_parameters:
+            assert self.known is not None
+            return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
+        if self.transforms.is_identity:
+            return np.asarray(quantile(*self.mixture.marginal(self.unknown.index(i)), levels))
+        return physical_quantiles(self.transforms, self._whole_mixture, i, levels, quantile)
+
+    def _shortest(self, i: int | None, mass: float) -> tuple[Array, Array]:
+        assert i is not None
+        if i in self._known_parameters:
+            assert self.known is not None
+            return self.known[:, i], self.known[:, i]
+        if not self.transforms.is_identity:
+            raise ValueError("hdi outputs need a model without transforms: ask for central intervals, such as 'ci90'")
+        return highest_density(*self.mixture.marginal(self.unknown.index(i)), mass)
+
+    @cached_property
+    def _modes(self) -> Array:
+        highest = modes(self.mixture)[0] if self.unknown else np.empty((len(self.spectra), 0))
+        z = self._with_known(highest, np.zeros_like(highest))[0]
+        return z if self.transforms.is_identity else self.transforms.inverse(z)
+
+    @cached_property
+    def _latent(self) -> Array:
+        size = len(self.unknown) + self.terms[0].theta.n_latent
+        return self.estimate.moments(False, size)[0]
+
+    @cached_property
+    def _residual(self) -> Array:
+        """Observed spectra (n, D) less those of the posterior mean of parameters and latents."""
+        fitted = np.zeros(self.spectra.shape)
+        for m, (terms, block) in enumerate(zip(self.terms, self.estimate.blocks, strict=True)):
+            theta = terms.theta
+            one = replace(self.estimate, blocks=(block,))
+            mean = one.moments(False, len(self.unknown) + theta.n_latent)[0]
+            x = np.empty((len(mean), theta.A.shape[2]))
+            x[:, self.unknown] = mean[:, : len(self.unknown)]
+            x[:, self.n_z :] = mean[:, len(self.unknown) :]
+            for i in self._known_parameters:
+                assert self.known is not None
+                x[:, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])
+            spectra = inverse_regression(theta, x[:, : self.n_z], x[:, self.n_z :])
+            fitted += spectra * self.estimate.shares[:, m : m + 1]
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isfinite(self.spectra), self.spectra - fitted, np.nan)
+
+    @cached_property
+    def _flag(self) -> NDArray[np.intp]:
+        n_bands = self.spectra.shape[1]
+        flag = np.zeros(len(self.spectra), dtype=np.intp)
+        flag[np.broadcast_to(np.less(self.estimate.n_valid, n_bands), flag.shape)] = PARTIAL_BANDS
+        mean = self.mean
+        with np.errstate(invalid="ignore"):
+            flag[(mean < self.domain.low).any(axis=1)] |= BELOW_RANGE
+            flag[(mean > self.domain.high).any(axis=1)] |= ABOVE_RANGE
+        flag[self._out_of_domain()] |= OUT_OF_DOMAIN
+        if self.unknown:
+            unsure = np.flatnonzero(self._greatest_share() <= SURE)
+            if len(unsure):
+                several = count_modes(self.estimate.mixture(len(self.unknown), unsure)) > 1
+                flag[unsure[several]] |= MULTIMODAL
+        return flag
+
+    def _greatest_share(self) -> Array:
+        tops = [block.posterior.weights.max(axis=1) for block in self.estimate.blocks]
+        return np.asarray(np.max(np.stack(tops, axis=1) * self.estimate.shares, axis=1)) if len(tops) > 1 else tops[0]
+
+    def _out_of_domain(self) -> NDArray[np.bool_]:
+        if self.transforms.is_identity:
+            found = np.zeros(len(self.spectra), dtype=bool)
+        else:
+            _ = self.mean
+            found = np.asarray(self._overflow, dtype=bool).copy()
+        level = self.domain.log_tail
+        if not np.isnan(level):
+            if len(self.estimate.blocks) == 1:
+                block = self.estimate.blocks[0]
+                found |= beyond(block.posterior.weights, block.posterior.distances(), block.n_valid, level)
+            else:
+                found |= self.estimate.log_tail() < level
+        return found

@@ -1,0 +1,103 @@
+"""What the tail probability of spectra like the training set is, on spectra held out of the fit.
+
+A percentile of the training spectra themselves overfits: the noise of few samples a component has been fitted too. So a
+share is held out, theta goes on for a few iterations without it, and its tail probabilities are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array
+from .chunks import Chunk, ChunkSource, DataMoments
+from .em import Stopping, run_em
+from .forward import ForwardTerms
+from .maximization import LatentPrior
+from .parameters import GLLiMParameters
+from .posterior import posterior_blocks
+from .selection import n_free_parameters
+from .tail import log_tail
+from .threads import one_blas_thread
+from .training import Settings, problem_of
+
+LEVEL = 0.01
+"""Share of spectra like the training set that are out of the domain by definition."""
+ROWS = 2000
+"""Spectra that are held out at most."""
+LEAST = 50
+"""Spectra that are held out at least."""
+ITERATIONS = 3
+NEGLIGIBLE_FIT = 0.002
+"""Free parameters per training number below which spectra are as far out whether they were fitted or not."""
+
+
+def held_out_tails(
+    source: ChunkSource, settings: Settings, thetas: Sequence[GLLiMParameters], moments: DataMoments
+) -> Array | None:
+    """Log tail probabilities (n, M) of training spectra under each of M fits that have not seen them.
+
+    None where fewer than twice ``LEAST`` rows are there, or too few remain for a fit without them.
+    """
+    n_rows = moments.spectra.n_rows
+    if n_rows < 2 * LEAST:
+        return None
+    share = min(max(LEAST, min(ROWS, n_rows // 10)) / n_rows, 0.5)
+    theta = thetas[0]
+    free = n_free_parameters(theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints)
+    refit = free > NEGLIGIBLE_FIT * n_rows * theta.n_bands
+    held = source.where(partial(_chosen, share=share)).sample(2 * ROWS)
+    if not len(held):
+        return None
+    columns = []
+    for theta in thetas:
+        if refit:
+            try:
+                theta = _without(source, settings, moments, theta, share)
+            except ValueError:
+                return None
+        columns.append(_tails(theta, held.spectra))
+    return np.stack(columns, axis=1)
+
+
+def _without(
+    source: ChunkSource, settings: Settings, moments: DataMoments, theta: GLLiMParameters, share: float
+) -> GLLiMParameters:
+    """A few iterations on from theta, on the rows not held out."""
+    rest = source.where(partial(_chosen, share=share, others=True))
+    n_t = theta.n_parameters
+    problem = replace(problem_of(rest, settings, moments), stopping=Stopping(ITERATIONS, 0.0))
+    prior = LatentPrior(theta.c[:, n_t:], theta.Gamma[:, n_t:, n_t:])
+    with one_blas_thread():
+        return run_em(problem, theta, prior).parameters
+
+
+def _tails(theta: GLLiMParameters, spectra: Array) -> Array:
+    found = np.empty(len(spectra))
+    with one_blas_thread():
+        for block in posterior_blocks(ForwardTerms.of(theta), spectra):
+            found[block.rows] = log_tail(block.posterior.weights, block.posterior.distances(), block.n_valid)
+    return found
+
+
+def _chosen(chunk: Chunk, share: float, others: bool = False) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Rows to hold out, by a hash of their values: the same in any order and chunks, copies together."""
+    first = np.asarray(chunk.spectra[:, :: max(1, chunk.spectra.shape[1] // 8)], dtype=np.float64)
+    bits = np.ascontiguousarray(np.concatenate([chunk.parameters, first], axis=1)).view(np.uint64)
+    state = np.zeros(len(bits), dtype=np.uint64)
+    for column in bits.T:
+        state = _mixed(state ^ column)
+    found = state < np.uint64(share * 2.0**64)
+    return ~found if others else found
+
+
+def _mixed(state: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
+    state = state + np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))

@@ -1,0 +1,88 @@
+"""How far out in the model a spectrum lies: the tail probability of its distance to every component.
+
+sum_k r_k P(chi2_D' > d_k^2), with the responsibilities r_k and squared distances d_k^2 of the D' valid bands, stays
+comparable where bands are missing or noise is declared, unlike the density. In logarithms, because the spectra of
+another material lie far beyond the least float.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaincc, gammaln
+
+from .arrays import Array
+
+_SMALL = 1e-280
+_TERMS = 500
+
+
+def log_chi2_tail(distance: Array, degrees: Array) -> Array:
+    """log P(chi2 > distance) for ``degrees`` of freedom, broadcast; -inf for an infinite distance."""
+    half, x = np.broadcast_arrays(0.5 * np.asarray(degrees, dtype=np.float64), 0.5 * np.asarray(distance))
+    with np.errstate(divide="ignore"):
+        found = np.log(gammaincc(half, x))
+    far = np.isfinite(x) & ~(found > np.log(_SMALL)) & (x > half)
+    if far.any():
+        found[far] = _far_tail(half[far], x[far])
+    return np.asarray(found)
+
+
+def _far_tail(half: Array, x: Array) -> Array:
+    """log Q(a, x) for x above a by Legendre's continued fraction, modified Lentz (Numerical Recipes, sec. 6.2)."""
+    b = x + 1.0 - half
+    c = np.full_like(b, 1e300)
+    d = 1.0 / b
+    h = d.copy()
+    for i in range(1, _TERMS):
+        term = -i * (i - half)
+        b = b + 2.0
+        d = 1.0 / (term * d + b)
+        c = b + term / c
+        step = c * d
+        h *= step
+        if np.all(np.abs(step - 1.0) < 1e-14):
+            break
+    return np.asarray(half * np.log(x) - x - gammaln(half) + np.log(h))
+
+
+@lru_cache(maxsize=4096)
+def distance_at(log_level: float, degrees: int) -> float:
+    """The squared distance beyond which a share exp(log_level) of chi-squared values of so many degrees lies."""
+    upper = float(degrees) + 1.0
+    while log_chi2_tail(np.array([upper]), np.array([degrees]))[0] > log_level:
+        upper *= 2.0
+
+    def excess(distance: float) -> float:
+        return float(log_chi2_tail(np.array([distance]), np.array([degrees]))[0]) - log_level
+
+    return float(brentq(excess, 0.0, upper, xtol=1e-9, rtol=1e-12))
+
+
+def beyond(weights: Array, distances: Array, n_valid: int | NDArray[np.intp], log_level: float) -> NDArray[np.bool_]:
+    """Whether :func:`log_tail` is below a level (n,): exact tails only where the components disagree."""
+    degrees = np.broadcast_to(n_valid, len(weights))
+    kinds, which = np.unique(degrees, return_inverse=True)
+    limit = np.array([distance_at(log_level, int(kind)) for kind in kinds])[which]
+    nearest = distances.min(axis=1)
+    farthest = np.where(weights > 0.0, distances, 0.0).max(axis=1)
+    found = nearest > limit
+    open_rows = np.flatnonzero(~found & (farthest > limit))
+    if len(open_rows):
+        found[open_rows] = log_tail(weights[open_rows], distances[open_rows], degrees[open_rows]) < log_level
+    return np.asarray(found)
+
+
+def log_tail(weights: Array, distances: Array, n_valid: int | NDArray[np.intp]) -> Array:
+    """Log of the mixture's tail probability (n,), for weights and squared distances (n, K) and n_valid bands."""
+    degrees = np.broadcast_to(n_valid, len(weights))
+    found = np.full(weights.shape, -np.inf)
+    row, component = np.nonzero(weights > 0.0)
+    if len(row):
+        tails = log_chi2_tail(distances[row, component], degrees[row])
+        found[row, component] = np.log(weights[row, component]) + tails
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.logaddexp.reduce(found, axis=1))
