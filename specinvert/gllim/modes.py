@@ -29,6 +29,8 @@ DONE = 1e-20
 """Squared Newton step, in the metric of the curvature, below which a climb ends."""
 SAME = 1e-6
 """Squared distance, in the metric of the local precision, within which two ends of climbs are one mode."""
+SEGMENTS = 8
+"""Steps from the heaviest component's mean to another at which the density is compared."""
 MAX_STEPS = 2000
 MAX_NUDGES = 3
 
@@ -45,7 +47,11 @@ def modes(mixture: Mixture) -> tuple[Array, Array, NDArray[np.int64]]:
 
 
 def count_modes(mixture: Mixture) -> NDArray[np.int64]:
-    """Number of modes (n,) of :func:`modes` alone: components climb until the rest cannot change it."""
+    """Number of modes (n,), as of :func:`modes`, faster: components climb until the rest cannot change it.
+
+    A component does not climb where the density only falls from the heaviest one's mode to its mean: it belongs there.
+    Faint modes on curved ridges, a percent of cases with few components, may so be missed.
+    """
     return _modes(mixture, 0)[0]
 
 
@@ -258,6 +264,41 @@ def _settled(share: Array, climbed: int, mass: Array, found: int) -> bool:
 
 
 @compiled
+def _height(x: Array, constant: Array, centres: Array, precisions: Array) -> float:
+    """Density at x, over that of the highest component at its mean."""
+    top = constant[0]
+    for a in range(1, len(constant)):
+        top = max(top, constant[a])
+    total = 0.0
+    for a in range(len(constant)):
+        square = 0.0
+        for i in range(len(x)):
+            part = 0.0
+            for j in range(i):
+                part += precisions[a, i, j] * (x[j] - centres[a, j])
+            gap = x[i] - centres[a, i]
+            square += gap * (precisions[a, i, i] * gap + 2.0 * part)
+        exponent = constant[a] - top - 0.5 * square
+        if exponent > -NEGLIGIBLE:
+            total += np.exp(exponent)
+    return total
+
+
+@compiled
+def _only_falls(mode: Array, end: Array, x: Array, constant: Array, centres: Array, precisions: Array) -> bool:
+    """Whether the density only falls on the way from a mode to another point."""
+    before = np.inf
+    for step in range(SEGMENTS + 1):
+        for i in range(len(x)):
+            x[i] = mode[i] + step / SEGMENTS * (end[i] - mode[i])
+        height = _height(x, constant, centres, precisions)
+        if height > before:
+            return False
+        before = height
+    return True
+
+
+@compiled
 def _find(
     share: Array, constant: Array, centres: Array, precisions: Array, only_count: bool
 ) -> tuple[int, Array, Array, Array]:
@@ -269,6 +310,9 @@ def _find(
     for a in range(n_components):
         if share[a] <= NO_START or (only_count and _settled(share, a, mass, found)):
             break
+        if only_count and found > 0 and _only_falls(points[0], centres[a], x, constant, centres, precisions):
+            mass[0] += share[a]
+            continue
         x[:] = centres[a]
         height = _climb(x, constant, centres, precisions, metric)
         at = 0

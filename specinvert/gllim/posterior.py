@@ -16,13 +16,12 @@ from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from .arrays import Array
 from .forward import ForwardTerms, Prior, log_sum
-from .kernels import NEGLIGIBLE, normalize_rows
+from .kernels import NEGLIGIBLE, normalize_rows, prior_rows
 from .mixture import Mixture
-from .mixture_kernels import distance_rows, gather_mixtures, mixture_moments
+from .mixture_kernels import distance_rows, gather_mixtures, mixture_moments, predict_rows
 from .parameters import GLLiMParameters
 from .residuals import TILE_ROWS
 from .rowwise import RowPosterior, row_posterior
@@ -305,14 +304,13 @@ def inverse_regression(theta: GLLiMParameters, parameters: Array, latent: Array 
     size = known.shape[1]
     root = np.linalg.cholesky(theta.Gamma[:, :size, :size])
     log_det = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-    gaps = (known[:, None, :] - theta.c[:, :size]).transpose(1, 0, 2)
-    whitened = (gaps @ np.linalg.inv(root).transpose(0, 2, 1)).transpose(1, 0, 2)
-    log_weights = np.log(theta.pi) - 0.5 * (log_det + np.einsum("nkl,nkl->nk", whitened, whitened))
-    weights = softmax(log_weights, axis=1)
+    centre, whitening = theta.c[:, :size].T.copy(), np.linalg.inv(root).transpose(1, 2, 0).copy()
+    weights, spectra = np.empty((len(known), theta.n_components)), np.zeros((len(known), theta.n_bands))
+    prior_rows(np.asarray(known, dtype=np.float64), centre, whitening, np.log(theta.pi) - 0.5 * log_det, weights)
+    normalize_rows(weights, np.empty(len(known)))
     offset = theta.b
     if latent is None:
         offset = offset + np.einsum("kdl,kl->kd", theta.A[:, :, n_t:], theta.c[:, n_t:])
-    spectra = weights @ offset
-    for k in range(theta.n_components):
-        spectra += weights[:, k : k + 1] * (known @ theta.A[k, :, :size].T)
-    return np.asarray(spectra)
+    maps = np.concatenate([offset[:, None], theta.A[:, :, :size].transpose(0, 2, 1)], axis=1)
+    predict_rows(weights, np.asarray(known, dtype=np.float64), maps, spectra)
+    return spectra
