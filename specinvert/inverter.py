@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from .cubes.chunks import DaskChunks
 from .cubes.engine import BlockInverter, Predictor, apply_blocks
-from .cubes.given import read_conditions
+from .cubes.given import check_intervals, read_conditions
 from .cubes.labels import listed, require_free_names, require_numbers
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
@@ -253,7 +253,8 @@ class GLLiMInverter:
         noise : standard deviations beyond the noise of training, in the units of the spectra: a number, one a band
             (D,), a DataArray over bands, pixels or both, or a covariance (D, D). A band of NaN noise counts as missing.
         known : parameters known at inversion, a Dataset or dict of numbers or DataArrays over pixels, in physical
-            units; NaN where unknown. A known parameter is returned as given with std 0.
+            units; NaN where unknown. A known parameter is returned as given with std 0. A pair (low, high) says that
+            one parameter lies in an interval.
         outputs : ``"mean"`` -> ``p``; ``"std"`` -> ``p_std``; ``"q05"`` (any digits) -> ``p_q05``; ``"ci90"`` and
             ``"hdi90"`` -> ``p_ci90_lower`` and ``p_ci90_upper``, the central and the shortest interval; ``"mode"`` ->
             ``p_mode``, of the highest mode of the joint density; ``"n_modes"``; ``"cov"`` -> ``covariance`` (...,
@@ -431,6 +432,7 @@ class GLLiMInverter:
         conditions = read_conditions(
             request, model.bands, model.names, noise, known, model.spectra_units, units, tolerance
         )
+        check_intervals(conditions, declared, model.transforms)
         for i in np.flatnonzero(~np.isnan(conditions.values)):
             model.transforms.known_forward(int(i), conditions.values[i : i + 1])
         predictor = Predictor(

@@ -27,10 +27,10 @@ from ..gllim.parameters import GLLiMParameters
 from ..gllim.posterior import BLOCK_ROWS, Given
 from ..gllim.threads import one_blas_thread
 from ..gllim.transforms import Transforms
-from .given import NOISE, NOTHING, VALUE, Conditions, Extra
+from .given import HIGH, LOW, NOISE, NOTHING, VALUE, Conditions, Extra
 from .labels import pixel_coordinates
 from .outputs import BAND, NODATA, Output
-from .reading import Domain, Reading
+from .reading import Domain, Interval, Reading
 
 PIECE_ROWS = 24 * BLOCK_ROWS
 """Spectra that a thread takes at a time from an array in memory."""
@@ -124,6 +124,7 @@ class BlockInverter:
     def fill_rows(self, block: np.ndarray, extras: Sequence[np.ndarray], empty: tuple[np.ndarray, ...]) -> None:
         """Fill the :meth:`empty` outputs of a block in place."""
         spectra, known, given = self.read_block(block, extras)
+        interval = self._interval(extras, len(spectra))
         results = [array.reshape((len(spectra), *array.shape[block.ndim - 1 :])) for array in empty]
         wanted = frozenset(output.kind for output in self.outputs)
         with one_blas_thread():
@@ -136,6 +137,7 @@ class BlockInverter:
                     spectra[part.rows],
                     None if known is None else known[part.rows],
                     wanted,
+                    None if interval is None else interval.of(part.rows),
                 )
                 for output, result in zip(self.outputs, results, strict=True):
                     result[part.rows] = reading(output)
@@ -175,6 +177,27 @@ class BlockInverter:
                 there = ~np.isnan(known[:, i])
                 z[there, transforms.column(i)] = transforms.known_forward(i, known[there, i])
         return spectra, known, Given(added, z, self.predictor.least_bands)
+
+    def _interval(self, extras: Sequence[np.ndarray], n: int) -> Interval | None:
+        """The interval of the parameter that is known by one, for every row."""
+        conditions = self.conditions
+        ends = {LOW: np.full(n, -np.inf), HIGH: np.full(n, np.inf)}
+        index = -1
+        for role, values in ((LOW, conditions.low), (HIGH, conditions.high)):
+            for i in map(int, np.flatnonzero(~np.isnan(values))):
+                index, ends[role][:] = i, values[i]
+        for extra, array in zip(conditions.extras, extras, strict=True):
+            if extra.role in ends:
+                values = np.asarray(array, dtype=np.float64).reshape(n)
+                index, ends[extra.role] = extra.index, np.where(np.isnan(values), ends[extra.role], values)
+        if index < 0:
+            return None
+        empty = ends[LOW] >= ends[HIGH]
+        if empty.any():
+            raise ValueError(
+                f"known: the interval of parameter {index} is empty in {int(empty.sum())} pixels (low >= high)"
+            )
+        return Interval(index, ends[LOW], ends[HIGH])
 
     def spectra(self, block: np.ndarray) -> np.ndarray:
         """The model's bands of a block as rows (n, D), nodata as NaN."""

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ..gllim.transforms import Transforms
 from .bands import Bands, check_units, describe_bands, match_bands
 from .labels import is_lazy, listed, require_numbers
+from .outputs import Output
 from .request import Request
 
+NOT_TRUNCATED = frozenset({"hdi_lower", "hdi_upper", "mode", "n_modes", "entropy", "residual", "fit_rmse"})
+"""Outputs that are not to be had where a parameter is known by an interval."""
 NOISE, VALUE, LOW, HIGH = "noise", "value", "low", "high"
 
 
@@ -85,7 +89,8 @@ def read_conditions(
                     continue
                 part = float(array)
             if not isinstance(part, numbers.Real):
-                raise TypeError(f"known[{name!r}]={part!r} must be a number, a DataArray or a pair of them")
+                shown = " ".join(repr(part).split())[:60]
+                raise TypeError(f"known[{name!r}]={shown} must be a number, a DataArray or a pair of them")
             shared[role][index] = float(part)
     low, high = shared[LOW], shared[HIGH]
     for i in map(int, np.flatnonzero(low >= high)):
@@ -96,6 +101,18 @@ def read_conditions(
         both = listed(names[i] for i in sorted(intervals))
         raise ValueError(f"{both} are known by intervals: only one parameter may be, others by value")
     return Conditions(variance, tuple(extras), shared[VALUE], low, high)
+
+
+def check_intervals(conditions: Conditions, outputs: Sequence[Output], transforms: Transforms) -> None:
+    """Raises ValueError where a parameter known by an interval meets transforms, or an output not to be had with it."""
+    roles = {extra.role for extra in conditions.extras}
+    if not roles & {LOW, HIGH} and np.isnan(conditions.low).all() and np.isnan(conditions.high).all():
+        return
+    if not transforms.is_identity:
+        raise ValueError("a parameter known by an interval needs a model without transforms")
+    refused = [output.name for output in outputs if output.kind in NOT_TRUNCATED]
+    if refused:
+        raise ValueError(f"outputs {listed(refused)} are not to be had where a parameter is known by an interval")
 
 
 def _known_items(known: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -170,8 +187,8 @@ def _refuse_negative(values: np.ndarray) -> None:
     bad = (values < 0) | np.isinf(values)
     if bad.any():
         raise ValueError(
-            f"{int(bad.sum())} of {values.size} values of noise are negative or infinite (least {values.min():g}): they "
-            "are standard deviations in the units of the spectra"
+            f"{int(bad.sum())} of {values.size} values of noise are negative or infinite (least {values.min():g}): give "
+            "standard deviations in the units of the spectra"
         )
 
 

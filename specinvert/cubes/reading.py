@@ -16,11 +16,12 @@ from ..gllim.forward import ForwardTerms
 from ..gllim.mixture import Mixture
 from ..gllim.modes import count_modes, modes
 from ..gllim.physical import physical_mean_and_std, physical_moments, physical_quantiles
-from ..gllim.posterior import inverse_regression
+from ..gllim.posterior import Rows, inverse_regression
 from ..gllim.quantiles import highest_density, quantile
 from ..gllim.spread import entropy
 from ..gllim.tail import beyond
 from ..gllim.transforms import Transforms
+from ..gllim.truncation import Truncated, truncated, truncated_quantile
 from .outputs import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS, Output
 
 SURE = 0.9
@@ -37,6 +38,19 @@ class Domain:
     log_tail: float = np.nan
 
 
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """The parameter ``index`` lies between ``low`` and ``high`` (n,), infinite where that is not known."""
+
+    index: int
+    low: Array
+    high: Array
+
+    def of(self, rows: Rows) -> Interval:
+        """Of some rows."""
+        return Interval(self.index, self.low[rows], self.high[rows])
+
+
 class Reading:
     """The outputs of one estimate; ``spectra`` (n, D) and ``known`` (n, L_t), NaN where unknown, are of its rows."""
 
@@ -49,11 +63,13 @@ class Reading:
         spectra: Array,
         known: Array | None,
         wanted: frozenset[str],
+        interval: Interval | None = None,
     ) -> None:
         self.estimate, self.terms, self.domain, self.transforms = estimate, terms, domain, transforms
         self.spectra, self.known, self.wanted = spectra, known, wanted
         self.n_z = terms[0].theta.n_parameters
         self.unknown = [i for i in range(self.n_z) if i not in estimate.known]
+        self.interval = interval if interval is not None and interval.index in self.unknown else None
 
     def __call__(self, output: Output) -> NDArray[Any]:
         """Values (n, *core) of an output."""
@@ -85,7 +101,7 @@ class Reading:
             case "fit_rmse":
                 return np.asarray(np.sqrt(np.nanmean(self._residual**2, axis=1)))
             case "log_evidence":
-                return self.estimate.log_evidence
+                return self._log_evidence
             case "flag":
                 return self._flag
         raise AssertionError(output.kind)
@@ -96,9 +112,38 @@ class Reading:
         return self.estimate.mixture(len(self.unknown))
 
     @cached_property
+    def _truncated(self) -> Truncated:
+        """All unknown dimensions, given that one of them lies in its interval."""
+        assert self.interval is not None
+        whole = self.estimate.mixture(self.terms[0].theta.A.shape[2] - len(self.estimate.known))
+        return truncated(whole, self._position, self.interval.low, self.interval.high)
+
+    @property
+    def _position(self) -> int:
+        """Of the parameter known by an interval, among the unknown."""
+        assert self.interval is not None
+        return self.unknown.index(self.interval.index)
+
+    @cached_property
+    def _log_evidence(self) -> Array:
+        evidence = self.estimate.log_evidence
+        if self.interval is None:
+            return evidence
+        known = None if self.known is None else self.known[:, self.estimate.known]
+        before = self.estimate.prior(self.terms, known, len(evidence))
+        prior = truncated(before, self._position, self.interval.low, self.interval.high)
+        return evidence + self._truncated.log_probability - prior.log_probability
+
+    @cached_property
     def _moments(self) -> tuple[Array, Array]:
         """Mean (n, L_t) and variances (n, L_t) or covariance (n, L_t, L_t) of the wanted parameters."""
         crossed = "cov" in self.wanted
+        if self.interval is not None:
+            size, found = len(self.unknown), self._truncated
+            spread = found.covariance[:, :size, :size]
+            return self._with_known(
+                found.mean[:, :size], spread if crossed else np.diagonal(spread, axis1=1, axis2=2).copy()
+            )
         if self.transforms.is_identity:
             mean, spread = self.estimate.moments(crossed, len(self.unknown))
             return self._with_known(mean, spread)
@@ -175,6 +220,9 @@ class Reading:
         if i in self._known_parameters:
             assert self.known is not None
             return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
+        if self.interval is not None:
+            low, high, of = self.interval.low, self.interval.high, self.unknown.index(i)
+            return truncated_quantile(self.mixture, self._position, low, high, levels, of)
         if self.transforms.is_identity:
             return np.asarray(quantile(*self.mixture.marginal(self.unknown.index(i)), levels))
         return physical_quantiles(self.transforms, self._whole_mixture, i, levels, quantile)
@@ -196,6 +244,8 @@ class Reading:
 
     @cached_property
     def _latent(self) -> Array:
+        if self.interval is not None:
+            return self._truncated.mean
         size = len(self.unknown) + self.terms[0].theta.n_latent
         return self.estimate.moments(False, size)[0]
 
@@ -228,7 +278,7 @@ class Reading:
             flag[(mean < self.domain.low).any(axis=1)] |= BELOW_RANGE
             flag[(mean > self.domain.high).any(axis=1)] |= ABOVE_RANGE
         flag[self._out_of_domain()] |= OUT_OF_DOMAIN
-        if self.unknown:
+        if self.unknown and self.interval is None:
             unsure = np.flatnonzero(self._greatest_share() <= SURE)
             if len(unsure):
                 several = count_modes(self.estimate.mixture(len(self.unknown), unsure)) > 1

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from .arrays import Array
-from .forward import ForwardTerms
+from .forward import ForwardTerms, Prior
+from .kernels import normalize_rows
 from .mixture import Mixture, joined
 from .posterior import NOTHING, Block, Given, Rows, posterior_blocks
 from .tail import log_tail
@@ -90,6 +91,19 @@ class Estimate:
         """The mixture of all components of all members, in their order."""
         parts = [block.posterior.components() for block in self.blocks]
         return parts[0] if len(parts) == 1 else joined(parts, self.shares)
+
+    def prior(self, terms: Sequence[ForwardTerms], known: Array | None, n: int) -> Mixture:
+        """What the members say of the unknown dimensions of n rows before their spectra, given ``known`` (n, s)."""
+        parts = []
+        for own in terms:
+            prior = Prior.of(own.theta, self.known)
+            values = np.empty((n, 0)) if known is None else known
+            weights = prior.log_weights(own.theta, values)
+            normalize_rows(weights, np.empty(n))
+            means = np.einsum("krq,nq->nkr", prior.mean, prior.regressors(values))
+            covariances = np.broadcast_to(prior.covariance, (n, *prior.covariance.shape))
+            parts.append(Mixture(weights, means, covariances))
+        return parts[0] if len(parts) == 1 else joined(parts, np.full((n, len(parts)), 1.0 / len(parts)))
 
     def log_tail(self) -> Array:
         """(n,) log of the tail probability of the spectra."""
