@@ -5,31 +5,30 @@ from __future__ import annotations
 import hashlib
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import dask
 import numpy as np
 import xarray as xr
-from scipy.special import logsumexp
 
-from .cubes.chunks import DaskChunks
 from .cubes.engine import BlockInverter, Predictor, apply_blocks
 from .cubes.given import check_intervals, read_conditions
-from .cubes.labels import listed, require_free_names, require_numbers
+from .cubes.labels import require_free_names
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
-from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, Output, declare_outputs
+from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, Output, declare_outputs, declare_scores
 from .cubes.reading import Domain
 from .cubes.request import Request, read_request
 from .cubes.training import read_training
-from .cubes.units import check_units
+from .diagnostics.calibration import Recalibration, calibration_table
 from .diagnostics.metrics import evaluation
-from .gllim.committee import member_settings, train_members
-from .gllim.held_out import LEVEL, held_out_tails
+from .diagnostics.truth import broadcast_truth, read_truth
+from .fitting import fit_model
+from .gllim.committee import member_settings
 from .gllim.parameters import Constraints, GLLiMParameters
-from .gllim.training import FitProgress, Settings, Training, train
+from .gllim.training import FitProgress, Settings
 from .io.checkpoint import CheckpointFile
 from .io.model import Model, load_model, save_model
 
@@ -167,10 +166,10 @@ class GLLiMInverter:
         ValueError : what is wrong with the data or the settings, before any work.
         """
         settings = self._settings()
-        keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         members = member_settings(settings, self.n_ensemble)
         if len(members) > 1 and responsibilities is not None:
             raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
+        keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         data = read_training(
             training,
             spectra,
@@ -186,48 +185,7 @@ class GLLiMInverter:
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
         declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
-        wavelength, labels = data.bands.wavelength, data.bands.labels
-
-        def band_name(i: int) -> str:
-            if wavelength is not None:
-                return f"{wavelength[i]:g} nm"
-            return f"band {labels[i] if labels is not None else i}"
-
-        def fit_member(own: Settings, number: int) -> Training:
-            return train(
-                data.source,
-                own,
-                data.n_responsibilities,
-                band_name,
-                lambda i: repr(data.transforms.transformed_names[i]),
-                _of_member(progress, number, len(members)),
-                None if keeper is None else keeper.of_member(number),
-            )
-
-        serial = isinstance(data.source, DaskChunks)
-        results = train_members(members, fit_member, _one_by_one if serial else _in_threads)
-        result, thetas = results[0], tuple(found.fit.parameters for found in results)
-        tails = held_out_tails(data.source, settings, thetas, result.moments)
-        moments, plain = result.moments.parameters, data.transforms.is_identity
-        self.model_ = Model(
-            members=thetas,
-            transforms=data.transforms,
-            bands=data.bands,
-            spectra_name=str(data.spectra_name),
-            spectra_units=data.spectra_units,
-            names=data.parameters,
-            attrs=data.attrs,
-            low=moments.low if plain else data.low,
-            high=moments.high if plain else data.high,
-            log_tail=np.nan if tails is None else _level(tails),
-            n_samples=result.moments.spectra.n_rows,
-            total_weight=result.fit.total_weight,
-            log_likelihoods=np.array(result.fit.log_likelihoods),
-            converged=result.fit.converged,
-            n_removed=result.fit.n_removed,
-            bics=result.bics,
-            settings=self._stored_settings(),
-        )
+        self.model_ = fit_model(data, members, self._stored_settings(), progress, keeper)
         if keeper is not None:
             keeper.remove(len(members))
         return self
@@ -339,27 +297,69 @@ class GLLiMInverter:
         Parameters
         ----------
         test : spectra and true parameters, variables or coordinates, of any dimensions; a cube with truth maps too.
-        options : of :meth:`invert`, such as ``band_dim`` and ``tolerance``.
+        options : of :meth:`invert`, such as ``noise``, ``band_dim`` and ``tolerance``.
 
         Returns
         -------
-        Dataset over ``parameter``: nrmse, rmse, bias, r2, correlation_squared and the number of pairs.
+        Dataset over ``parameter``: nrmse, rmse, bias, r2, correlation_squared, the number of pairs, the mean crps
+        (without transforms), and of the intervals coverage_50, coverage_90, coverage_95, ks_statistic and ks_p of the
+        PIT values' uniformity, and calibration_error, the mean difference of coverage and level.
         """
+        maps, truth = self._compare(test, ("mean", "pit", "crps"), options)
+        names = self._fitted().names
+        found = evaluation(maps[names], truth, names)
+        pits = maps[[f"{name}_pit" for name in names]].rename({f"{name}_pit": name for name in names})
+        if self._fitted().transforms.is_identity:
+            scores = [float(maps[f"{name}_crps"].mean()) for name in names]
+            attrs = {"long_name": "mean continuous ranked probability score"}
+            if "units" in found["rmse"].attrs:
+                attrs["units"] = found["rmse"].attrs["units"]
+            found["crps"] = ("parameter", scores, attrs)
+        return found.merge(calibration_table(pits))
+
+    def pit(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
+        """The probability integral transform of true parameters: the posterior's distribution function at the truth.
+
+        Uniform where the posterior is calibrated; for :mod:`specinvert.diagnostics.calibration`. Arguments are those of
+        :meth:`evaluate`. NaN for parts of compositions and where nothing was estimated.
+        """
+        maps, _ = self._compare(test, ("pit",), options)
+        return maps.rename({f"{name}_pit": name for name in self._fitted().names})
+
+    def recalibrate(self, held_out: xr.Dataset, minimum: int = 2000, **options: Any) -> GLLiMInverter:
+        """Correct quantiles and central intervals on simulations held out of training (Kuleshov et al., 2018).
+
+        The correction is stored in the model, and replaces an earlier one; means, standard deviations and shortest
+        intervals stay. Returns the inverter.
+
+        Parameters
+        ----------
+        held_out : spectra and true parameters, as :meth:`evaluate` takes them.
+        minimum : fewest pairs of truth and estimate.
+
+        Raises
+        ------
+        ValueError : too few pairs, or a model with compositions.
+        """
+        self.model_ = replace(self._fitted(), recalibration=None)
+        correction = Recalibration.of(self.pit(held_out, **options)[self.model_.names], minimum)
+        self.model_ = replace(self.model_, recalibration=(correction.levels, correction.raw))
+        return self
+
+    def _compare(
+        self, test: xr.Dataset, kinds: Sequence[str], options: dict[str, Any]
+    ) -> tuple[xr.Dataset, dict[str, xr.DataArray]]:
+        """Outputs for spectra of known parameters, and these on the grid of the outputs."""
         model = self._fitted()
-        if not isinstance(test, xr.Dataset):
-            raise TypeError(f"test must be an xarray Dataset of spectra and parameters, not {type(test).__name__}")
-        if not model.names:
-            raise ValueError("an unsupervised model has no parameters to compare with a truth")
-        absent = [name for name in model.names if name not in test.variables]
-        if absent:
-            raise ValueError(f"true parameters {listed(absent)} not in the test set; it has {listed(test.variables)}")
-        for name in model.names:
-            require_numbers(test[name], f"true {name!r}")
-            check_units(model.attrs[name].get("units"), test[name].attrs.get("units"), f"true {name!r}")
-        truth, spectra = _set_apart(test, model.names)
-        maps = self.invert(spectra, outputs=("mean",), **options)
-        full = {name: _broadcast(truth[name], maps[name]) for name in model.names}
-        return evaluation(maps, full, model.names)
+        truth, spectra = read_truth(test, model.names, model.attrs)
+        asked = dict(options)
+        request = self._request(
+            spectra, asked.pop("band_dim", None), asked.get("tolerance", 1.0), asked.pop("rechunk", None)
+        )
+        kernel = self._kernel(request, declare_scores(kinds, model.names), **asked, truth=truth)
+        maps = apply_blocks(request.cube, request.band_dim, kernel)
+        first = maps[next(iter(maps.data_vars))]
+        return maps, {name: broadcast_truth(truth[name], first) for name in model.names}
 
     def to_netcdf(self, path: str | Path) -> None:
         """Write the model: arrays and attributes only, all that inversion elsewhere needs. Atomic."""
@@ -416,10 +416,11 @@ class GLLiMInverter:
         self,
         request: Request,
         declared: Sequence[Output],
-        noise: Any,
-        known: Any,
-        tolerance: float,
-        min_valid_bands: int | None,
+        noise: Any = None,
+        known: Any = None,
+        tolerance: float = 1.0,
+        min_valid_bands: int | None = None,
+        truth: xr.Dataset | None = None,
     ) -> BlockInverter:
         model = self._fitted()
         theta = model.theta
@@ -430,7 +431,7 @@ class GLLiMInverter:
             raise ValueError(f"min_valid_bands={least!r} must be an integer from 1 to the {theta.n_bands} bands")
         units = {name: model.attrs[name].get("units") for name in model.names}
         conditions = read_conditions(
-            request, model.bands, model.names, noise, known, model.spectra_units, units, tolerance
+            request, model.bands, model.names, noise, known, model.spectra_units, units, tolerance, truth
         )
         check_intervals(conditions, declared, model.transforms)
         for i in np.flatnonzero(~np.isnan(conditions.values)):
@@ -441,6 +442,7 @@ class GLLiMInverter:
             Domain(model.low, model.high, model.log_tail),
             self.ensemble_weights == "evidence",
             int(least),
+            model.recalibration,
         )
         return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
 
@@ -482,27 +484,6 @@ _FITTED: dict[str, Callable[[Model], Any]] = {
 }
 
 
-def _of_member(progress: FitProgress | None, number: int, count: int) -> FitProgress | None:
-    """The callback, with the member's number in its label where there are several."""
-    if progress is None or count == 1:
-        return progress
-    return lambda label, iteration, value: progress(f"member {number + 1}, {label}", iteration, value)
-
-
-def _one_by_one(fits: Sequence[Callable[[], Training]]) -> list[Training]:
-    return [fit() for fit in fits]
-
-
-def _in_threads(fits: Sequence[Callable[[], Training]]) -> list[Training]:
-    return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))
-
-
-def _level(tails: np.ndarray) -> float:
-    """Log tail probability of a committee that a hundredth of held-out spectra fall below."""
-    together = logsumexp(tails, axis=1) - np.log(tails.shape[1])
-    return float(np.quantile(together, LEVEL))
-
-
 def _plain(setting: Any) -> Any:
     """A setting as the Python value that JSON holds: NumPy scalars, and sequences of them, converted."""
     if isinstance(setting, np.generic):
@@ -510,20 +491,6 @@ def _plain(setting: Any) -> Any:
     if isinstance(setting, str | GLLiMParameters) or not isinstance(setting, Iterable):
         return setting
     return [_plain(value) for value in setting]
-
-
-def _set_apart(test: xr.Dataset, names: Sequence[str]) -> tuple[xr.Dataset, xr.Dataset]:
-    """The true parameters, and the spectra without them: no dimension or coordinate has a parameter's name."""
-    indexed = {dim for name in names if name in test.xindexes for dim in test[name].dims}
-    plain = test.reset_index(list(indexed)).reset_coords([name for name in names if name in test.coords])
-    plain = plain.rename_dims({dim: f"{dim}_axis" for dim in plain.dims if dim in names})
-    return plain[list(names)], plain.drop_vars(list(names))
-
-
-def _broadcast(truth: xr.DataArray, estimate: xr.DataArray) -> xr.DataArray:
-    """The truth, repeated along dimensions that only the estimate has."""
-    added = {dim: size for dim, size in estimate.sizes.items() if dim not in truth.dims}
-    return truth.expand_dims(added)
 
 
 def load_inverter(path: str | Path) -> GLLiMInverter:

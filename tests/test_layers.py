@@ -14,6 +14,7 @@ LAYERS = (
     "demo",
     "accessor",
     "inverter",
+    "fitting",
     "diagnostics",
     "io",
     "physics",

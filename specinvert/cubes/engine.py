@@ -27,7 +27,7 @@ from ..gllim.parameters import GLLiMParameters
 from ..gllim.posterior import BLOCK_ROWS, Given
 from ..gllim.threads import one_blas_thread
 from ..gllim.transforms import Transforms
-from .given import HIGH, LOW, NOISE, NOTHING, VALUE, Conditions, Extra
+from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra
 from .labels import pixel_coordinates
 from .outputs import BAND, NODATA, Output
 from .reading import Domain, Interval, Reading
@@ -41,7 +41,7 @@ class Predictor:
     """A trained model, or a committee, as the kernel needs it.
 
     ``transforms`` lead from physical parameters to those of ``members``; spectra with fewer valid bands than
-    ``least_bands`` are no data.
+    ``least_bands`` are no data; ``recalibration`` are levels (M,) and the raw levels (L_t, M) to ask for instead.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -49,6 +49,7 @@ class Predictor:
     domain: Domain
     by_evidence: bool = False
     least_bands: int = 1
+    recalibration: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def n_bands(self) -> int:
@@ -60,7 +61,7 @@ class Predictor:
         arrays = [np.ascontiguousarray(a) for theta in self.members for a in theta.arrays().values()]
         domain = (np.asarray(self.domain.low), np.asarray(self.domain.high), self.domain.log_tail)
         kinds = [(repr(theta.constraints), theta.n_latent) for theta in self.members]
-        rest = (kinds, repr(self.transforms), domain, self.by_evidence, self.least_bands)
+        rest = (kinds, repr(self.transforms), domain, self.by_evidence, self.least_bands, self.recalibration)
         return normalize_token((type(self).__name__, arrays, rest))
 
 
@@ -124,7 +125,7 @@ class BlockInverter:
     def fill_rows(self, block: np.ndarray, extras: Sequence[np.ndarray], empty: tuple[np.ndarray, ...]) -> None:
         """Fill the :meth:`empty` outputs of a block in place."""
         spectra, known, given = self.read_block(block, extras)
-        interval = self._interval(extras, len(spectra))
+        interval, truth = self._interval(extras, len(spectra)), self._truth(extras, len(spectra))
         results = [array.reshape((len(spectra), *array.shape[block.ndim - 1 :])) for array in empty]
         wanted = frozenset(output.kind for output in self.outputs)
         with one_blas_thread():
@@ -138,6 +139,8 @@ class BlockInverter:
                     None if known is None else known[part.rows],
                     wanted,
                     None if interval is None else interval.of(part.rows),
+                    None if truth is None else truth[part.rows],
+                    self.predictor.recalibration,
                 )
                 for output, result in zip(self.outputs, results, strict=True):
                     result[part.rows] = reading(output)
@@ -177,6 +180,15 @@ class BlockInverter:
                 there = ~np.isnan(known[:, i])
                 z[there, transforms.column(i)] = transforms.known_forward(i, known[there, i])
         return spectra, known, Given(added, z, self.predictor.least_bands)
+
+    def _truth(self, extras: Sequence[np.ndarray], n: int) -> np.ndarray | None:
+        """True parameters (n, L_t) to compare with."""
+        columns = [
+            np.asarray(array, dtype=np.float64).reshape(n)
+            for extra, array in zip(self.conditions.extras, extras, strict=True)
+            if extra.role == TRUTH
+        ]
+        return np.stack(columns, axis=1) if columns else None
 
     def _interval(self, extras: Sequence[np.ndarray], n: int) -> Interval | None:
         """The interval of the parameter that is known by one, for every row."""

@@ -18,7 +18,7 @@ from .request import Request
 
 NOT_TRUNCATED = frozenset({"hdi_lower", "hdi_upper", "mode", "n_modes", "entropy", "residual", "fit_rmse"})
 """Outputs that are not to be had where a parameter is known by an interval."""
-NOISE, VALUE, LOW, HIGH = "noise", "value", "low", "high"
+NOISE, VALUE, LOW, HIGH, TRUTH = "noise", "value", "low", "high", "truth"
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ def read_conditions(
     spectra_units: str | None = None,
     parameter_units: Mapping[str, str | None] | None = None,
     tolerance: float = 1.0,
+    truth: xr.Dataset | None = None,
 ) -> Conditions:
-    """Check ``noise`` and ``known`` against the cube.
+    """Check ``noise`` and ``known``, and a ``truth`` to compare with, against the cube.
 
     Raises
     ------
@@ -73,6 +74,8 @@ def read_conditions(
         has not, of other dimensions, or an interval that is empty.
     """
     variance, extras = _read_noise(request, model_bands, noise, spectra_units, tolerance)
+    if truth is not None:
+        extras += [Extra(TRUTH, i, _on_pixels(truth[n], request, f"true {n!r}")) for i, n in enumerate(names)]
     shared = {role: np.full(len(names), np.nan) for role in (VALUE, LOW, HIGH)}
     for name, given in _known_items(known, names).items():
         index = list(names).index(name)
@@ -187,8 +190,8 @@ def _refuse_negative(values: np.ndarray) -> None:
     bad = (values < 0) | np.isinf(values)
     if bad.any():
         raise ValueError(
-            f"{int(bad.sum())} of {values.size} values of noise are negative or infinite (least {values.min():g}): give "
-            "standard deviations in the units of the spectra"
+            f"{int(bad.sum())} of {values.size} values of noise are negative or infinite "
+            f"(least {np.nanmin(values):g}): give standard deviations in the units of the spectra"
         )
 
 

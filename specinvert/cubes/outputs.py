@@ -103,6 +103,16 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     return wanted
 
 
+def declare_scores(kinds: Sequence[str], parameters: Sequence[str]) -> list[Output]:
+    """Variables that compare with a truth: "mean", and in float64 "pit" and "crps"."""
+    double = np.dtype(np.float64)
+    return [
+        Output(name if kind == "mean" else f"{name}_{kind}", kind, index, dtype=None if kind == "mean" else double)
+        for kind in kinds
+        for index, name in enumerate(parameters)
+    ]
+
+
 def _of_parameters(
     variables: tuple[tuple[str, str], ...], parameters: Sequence[str], digits: str | None = None
 ) -> list[Output]:

@@ -17,8 +17,8 @@ from ..gllim.mixture import Mixture
 from ..gllim.modes import count_modes, modes
 from ..gllim.physical import physical_mean_and_std, physical_moments, physical_quantiles
 from ..gllim.posterior import Rows, inverse_regression
-from ..gllim.quantiles import highest_density, quantile
-from ..gllim.spread import entropy
+from ..gllim.quantiles import cdf, highest_density, quantile
+from ..gllim.spread import crps, entropy
 from ..gllim.tail import beyond
 from ..gllim.transforms import Transforms
 from ..gllim.truncation import Truncated, truncated, truncated_quantile
@@ -64,9 +64,12 @@ class Reading:
         known: Array | None,
         wanted: frozenset[str],
         interval: Interval | None = None,
+        truth: Array | None = None,
+        recalibration: tuple[Array, Array] | None = None,
     ) -> None:
         self.estimate, self.terms, self.domain, self.transforms = estimate, terms, domain, transforms
-        self.spectra, self.known, self.wanted = spectra, known, wanted
+        self.spectra, self.known, self.wanted, self.truth = spectra, known, wanted, truth
+        self.recalibration = recalibration
         self.n_z = terms[0].theta.n_parameters
         self.unknown = [i for i in range(self.n_z) if i not in estimate.known]
         self.interval = interval if interval is not None and interval.index in self.unknown else None
@@ -88,6 +91,10 @@ class Reading:
                 return self._shortest(i, output.level)[output.kind == "hdi_upper"]
             case "mode":
                 return self._modes[:, i]
+            case "pit":
+                return self._pit(i)
+            case "crps":
+                return self._crps(i)
             case "cov":
                 return self.covariance
             case "latent":
@@ -217,6 +224,9 @@ class Reading:
 
     def _quantiles(self, i: int | None, levels: Sequence[float]) -> Array:
         assert i is not None
+        if self.recalibration is not None:
+            grid, raw = self.recalibration
+            levels = np.clip(np.interp(levels, grid, raw[i]), np.finfo(float).tiny, 1.0 - np.finfo(float).eps).tolist()
         if i in self._known_parameters:
             assert self.known is not None
             return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
@@ -226,6 +236,29 @@ class Reading:
         if self.transforms.is_identity:
             return np.asarray(quantile(*self.mixture.marginal(self.unknown.index(i)), levels))
         return physical_quantiles(self.transforms, self._whole_mixture, i, levels, quantile)
+
+    def _pit(self, i: int | None) -> Array:
+        """Distribution function at the truth, NaN where that is unknown; recalibrated where the model is."""
+        assert i is not None
+        assert self.truth is not None
+        found = np.full(len(self.spectra), np.nan)
+        there = np.flatnonzero(np.isfinite(self.truth[:, i]))
+        if i in self._known_parameters or len(self.transforms.entry(i).columns) > 1 or not len(there):
+            return found
+        z = self.transforms.known_forward(i, self.truth[there, i])
+        at = self.unknown.index(self.transforms.column(i))
+        found[there] = cdf(*self.mixture.select(there).marginal(at), z)
+        if self.recalibration is not None:
+            grid, raw = self.recalibration
+            found = np.interp(found, raw[i], grid)
+        return found
+
+    def _crps(self, i: int | None) -> Array:
+        assert i is not None
+        assert self.truth is not None
+        if not self.transforms.is_identity or i in self._known_parameters:
+            return np.full(len(self.spectra), np.nan)
+        return crps(*self.mixture.marginal(self.unknown.index(i)), self.truth[:, i])
 
     def _shortest(self, i: int | None, mass: float) -> tuple[Array, Array]:
         assert i is not None

@@ -43,7 +43,8 @@ class Model:
     physical ones. ``names`` and ``attrs`` are those of the physical parameters, ``low`` and ``high`` (L_t,) their
     training ranges; ``log_tail`` is the log of the tail probability below which a spectrum is out of the domain (NaN
     where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
-    inverter. Log-likelihoods are those of the first member.
+    inverter. Log-likelihoods are those of the first member. ``recalibration`` holds levels (M,) and, for each
+    parameter, the raw levels (L_t, M) of the posterior to ask for instead.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -63,6 +64,7 @@ class Model:
     n_removed: int
     bics: dict[int, float]
     settings: dict[str, Any]
+    recalibration: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def theta(self) -> GLLiMParameters:
@@ -95,6 +97,9 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     if model.bands.wavelength is not None:
         attrs = {"units": "nm", "standard_name": "radiation_wavelength"}
         variables["wavelength"] = (("band",), model.bands.wavelength, attrs)
+    if model.recalibration is not None:
+        variables["recalibration_level"] = (("level",), model.recalibration[0])
+        variables["recalibration_raw"] = (("parameter", "level"), model.recalibration[1])
     labels = None if model.bands.labels is None else np.asarray(model.bands.labels).tolist()
     from .. import __version__
 
@@ -191,6 +196,7 @@ def _model(data: xr.Dataset) -> Model:
         for number in range(int(member.max()) + 1)
     )
     log_tail = described.pop("log_tail")
+    stored = [data[name].values for name in ("recalibration_level", "recalibration_raw") if name in data]
     vectors: dict[str, Any] = {name: data[name].values for name in _VECTORS}
     return Model(
         members=members,
@@ -205,6 +211,7 @@ def _model(data: xr.Dataset) -> Model:
             labels=None if labels is None else np.asarray(labels),
         ),
         bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
+        recalibration=(stored[0], stored[1]) if stored else None,
         **vectors,
         **described,
     )

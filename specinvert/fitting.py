@@ -1,0 +1,94 @@
+"""From a labelled training set and the settings of every member to a model with its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dask
+import numpy as np
+from scipy.special import logsumexp
+
+from .cubes.bands import Bands
+from .cubes.chunks import DaskChunks
+from .cubes.training import TrainingSet
+from .gllim.committee import train_members
+from .gllim.held_out import LEVEL, held_out_tails
+from .gllim.training import FitProgress, Settings, Training, train
+from .io.checkpoint import CheckpointFile
+from .io.model import Model
+
+
+def fit_model(
+    data: TrainingSet,
+    members: Sequence[Settings],
+    stored_settings: dict[str, Any],
+    progress: FitProgress | None = None,
+    keeper: CheckpointFile | None = None,
+) -> Model:
+    """Fit all members, then find how far out spectra like the training set lie.
+
+    Members of a committee run in dask's threads; on dask-backed data one after the other, each with all workers.
+    """
+
+    def fit_member(own: Settings, number: int) -> Training:
+        return train(
+            data.source,
+            own,
+            data.n_responsibilities,
+            lambda i: _band_name(data.bands, i),
+            lambda i: repr(data.transforms.transformed_names[i]),
+            _of_member(progress, number, len(members)),
+            None if keeper is None else keeper.of_member(number),
+        )
+
+    results = train_members(members, fit_member, _one_by_one if isinstance(data.source, DaskChunks) else _in_threads)
+    first, thetas = results[0], tuple(found.fit.parameters for found in results)
+    tails = held_out_tails(data.source, members[0], thetas, first.moments)
+    moments, plain = first.moments.parameters, data.transforms.is_identity
+    return Model(
+        members=thetas,
+        transforms=data.transforms,
+        bands=data.bands,
+        spectra_name=str(data.spectra_name),
+        spectra_units=data.spectra_units,
+        names=data.parameters,
+        attrs=data.attrs,
+        low=moments.low if plain else data.low,
+        high=moments.high if plain else data.high,
+        log_tail=np.nan if tails is None else _level(tails),
+        n_samples=first.moments.spectra.n_rows,
+        total_weight=first.fit.total_weight,
+        log_likelihoods=np.array(first.fit.log_likelihoods),
+        converged=first.fit.converged,
+        n_removed=first.fit.n_removed,
+        bics=first.bics,
+        settings=stored_settings,
+    )
+
+
+def _band_name(bands: Bands, i: int) -> str:
+    if bands.wavelength is not None:
+        return f"{bands.wavelength[i]:g} nm"
+    return f"band {bands.labels[i] if bands.labels is not None else i}"
+
+
+def _of_member(progress: FitProgress | None, number: int, count: int) -> FitProgress | None:
+    """The callback, with the member's number in its label where there are several."""
+    if progress is None or count == 1:
+        return progress
+    return lambda label, iteration, value: progress(f"member {number + 1}, {label}", iteration, value)
+
+
+def _one_by_one(fits: Sequence[Callable[[], Training]]) -> list[Training]:
+    return [fit() for fit in fits]
+
+
+def _in_threads(fits: Sequence[Callable[[], Training]]) -> list[Training]:
+    return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))
+
+
+def _level(tails: np.ndarray) -> float:
+    """Log tail probability of a committee that a hundredth of held-out spectra fall below."""
+    together = logsumexp(tails, axis=1) - np.log(tails.shape[1])
+    return float(np.quantile(together, LEVEL))
