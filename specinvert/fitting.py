@@ -7,6 +7,7 @@ from typing import Any
 
 import dask
 import numpy as np
+import xarray as xr
 from scipy.special import logsumexp
 
 from .cubes.bands import Bands
@@ -17,6 +18,8 @@ from .gllim.held_out import LEVEL, held_out_tails
 from .gllim.training import FitProgress, Settings, Training, train
 from .io.checkpoint import CheckpointFile
 from .io.model import Model
+from .nuisance import Noise, apply
+from .nuisance.base import Nuisance
 
 
 def fit_model(
@@ -65,6 +68,26 @@ def fit_model(
         bics=first.bics,
         settings=stored_settings,
     )
+
+
+def add_noise(
+    training: xr.Dataset, noise: Any, random_state: Any, spectra: str | None, band_dim: str | None
+) -> tuple[xr.Dataset, np.ndarray | None]:
+    """The training set with one draw of noise a spectrum, and its standard deviation, () or (D,).
+
+    That is None where a nuisance is more than white noise.
+
+    Raises
+    ------
+    TypeError, ValueError : noise that is no number, negative, or of other bands.
+    """
+    if not isinstance(training, xr.Dataset):
+        raise TypeError(f"training must be an xarray Dataset of spectra and parameters, not {type(training).__name__}")
+    nuisance = noise if isinstance(noise, Nuisance) else Noise(white=noise)
+    seed = random_state if isinstance(random_state, int) and not isinstance(random_state, bool) else 0
+    noisy = apply(training, nuisance, seed=seed, spectra=spectra, band_dim=band_dim)
+    white = isinstance(nuisance, Noise) and not np.any(nuisance.relative)
+    return noisy, np.asarray(nuisance.white) if white and isinstance(nuisance, Noise) else None
 
 
 def _band_name(bands: Bands, i: int) -> str:

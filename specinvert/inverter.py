@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from .cubes.engine import BlockInverter, Predictor, apply_blocks
-from .cubes.given import check_intervals, read_conditions
+from .cubes.given import check_intervals, read_conditions, without_training
 from .cubes.labels import require_free_names
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
@@ -25,7 +25,7 @@ from .cubes.training import read_training
 from .diagnostics.calibration import Recalibration, calibration_table
 from .diagnostics.metrics import evaluation
 from .diagnostics.truth import broadcast_truth, read_truth
-from .fitting import fit_model
+from .fitting import add_noise, fit_model
 from .gllim.committee import member_settings
 from .gllim.parameters import Constraints, GLLiMParameters
 from .gllim.training import FitProgress, Settings
@@ -130,6 +130,7 @@ class GLLiMInverter:
         parameters: Sequence[str] | None = None,
         band_dim: str | None = None,
         weights: Any = None,
+        noise: Any = None,
         *,
         responsibilities: Any = None,
         missing: str = "raise",
@@ -148,6 +149,8 @@ class GLLiMInverter:
             band dimension, else the coordinates of a gridded table. ``[]`` is unsupervised and needs ``n_latent``.
         band_dim : the band dimension, where no wavelength coordinate tells.
         weights : frequencies of the samples, a variable's name or an array; they change the prior.
+        noise : one draw of it is added to every spectrum, seeded by ``random_state`` where that is a number: standard
+            deviations in the units of the spectra, one or one a band, or a :mod:`specinvert.nuisance`.
         responsibilities : (n, K) array to start from instead of ``init``.
         missing : ``"raise"`` on samples with NaN, or ``"drop"`` them.
         rechunk : ``"auto"`` to merge bands that are split into several chunks.
@@ -170,6 +173,9 @@ class GLLiMInverter:
         if len(members) > 1 and responsibilities is not None:
             raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
         keeper = None if checkpoint is None else CheckpointFile(checkpoint)
+        added = None
+        if noise is not None:
+            training, added = add_noise(training, noise, self.random_state, spectra, band_dim)
         data = read_training(
             training,
             spectra,
@@ -185,7 +191,8 @@ class GLLiMInverter:
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
         declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
-        self.model_ = fit_model(data, members, self._stored_settings(), progress, keeper)
+        model = fit_model(data, members, self._stored_settings(), progress, keeper)
+        self.model_ = replace(model, training_noise=None if added is None else added * np.ones(data.bands.size))
         if keeper is not None:
             keeper.remove(len(members))
         return self
@@ -201,6 +208,7 @@ class GLLiMInverter:
         tolerance: float = 1.0,
         rechunk: str | None = None,
         min_valid_bands: int | None = None,
+        noise_includes_training: bool = False,
     ) -> xr.Dataset:
         """Maps of the parameters (eq. JGMM_inverse_exp) of every spectrum, lazy if the cube is.
 
@@ -224,6 +232,7 @@ class GLLiMInverter:
         rechunk : ``"auto"`` to merge bands that are split into several chunks.
         min_valid_bands : a spectrum with fewer valid bands is no data; by default L_t + 1 or a tenth of the bands, the
             larger.
+        noise_includes_training : whether ``noise`` includes what ``fit(noise=...)`` added, which is then taken from it.
 
         Raises
         ------
@@ -237,7 +246,9 @@ class GLLiMInverter:
         request = self._request(cube, band_dim, tolerance, rechunk)
         taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
         require_free_names(request.cube, request.band_dim, sorted(taken))
-        kernel = self._kernel(request, declared, noise, known, tolerance, min_valid_bands)
+        kernel = self._kernel(
+            request, declared, noise, known, tolerance, min_valid_bands, None, noise_includes_training
+        )
         maps = apply_blocks(request.cube, request.band_dim, kernel)
         return label_maps(
             maps, request.cube, declared, model.names, model.attrs, self._provenance(), model.spectra_units
@@ -421,6 +432,7 @@ class GLLiMInverter:
         tolerance: float = 1.0,
         min_valid_bands: int | None = None,
         truth: xr.Dataset | None = None,
+        noise_includes_training: bool = False,
     ) -> BlockInverter:
         model = self._fitted()
         theta = model.theta
@@ -434,6 +446,8 @@ class GLLiMInverter:
             request, model.bands, model.names, noise, known, model.spectra_units, units, tolerance, truth
         )
         check_intervals(conditions, declared, model.transforms)
+        if noise_includes_training:
+            conditions = without_training(conditions, model.training_noise)
         for i in np.flatnonzero(~np.isnan(conditions.values)):
             model.transforms.known_forward(int(i), conditions.values[i : i + 1])
         predictor = Predictor(

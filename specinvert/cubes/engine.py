@@ -27,7 +27,7 @@ from ..gllim.parameters import GLLiMParameters
 from ..gllim.posterior import BLOCK_ROWS, Given
 from ..gllim.threads import one_blas_thread
 from ..gllim.transforms import Transforms
-from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra
+from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less
 from .labels import pixel_coordinates
 from .outputs import BAND, NODATA, Output
 from .reading import Domain, Interval, Reading
@@ -83,7 +83,7 @@ class BlockInverter:
     def __dask_tokenize__(self) -> Any:
         given = self.conditions
         roles = [(extra.role, extra.index, extra.banded) for extra in given.extras]
-        shared = (given.variance, given.values, given.low, given.high)
+        shared = (given.variance, given.included, given.values, given.low, given.high)
         rest = (self.bands, repr(self.outputs), str(self.dtype), self.fill, roles, shared)
         return normalize_token((type(self).__name__, self.predictor.__dask_tokenize__(), rest))
 
@@ -168,7 +168,8 @@ class BlockInverter:
                         f"(least {np.nanmin(deviation):g}): it is standard deviations in the units of the spectra"
                     )
                 spectra = np.where(np.isnan(deviation), np.nan, spectra)
-                added = np.nan_to_num(deviation) ** 2
+                added = deviation**2 if conditions.included is None else less(deviation**2, conditions.included)
+                added = np.nan_to_num(added)
             elif extra.role == VALUE:
                 assert known is not None
                 given_here = np.asarray(values, dtype=np.float64)[:, 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,13 @@ class Conditions:
     ----------
     variance : noise variance beyond training that all pixels share, () or (D,), or a covariance (D, D); None without.
     extras : what differs from pixel to pixel.
+    included : noise variances of training (D,), to be taken from those of every pixel; None where there are none.
     values, low, high : known values and bounds (L_t,) that all pixels share, NaN where there is none.
     """
 
     variance: np.ndarray | None = None
     extras: tuple[Extra, ...] = ()
+    included: np.ndarray | None = None
     values: np.ndarray = field(default_factory=lambda: np.empty(0))
     low: np.ndarray = field(default_factory=lambda: np.empty(0))
     high: np.ndarray = field(default_factory=lambda: np.empty(0))
@@ -104,6 +106,35 @@ def read_conditions(
         both = listed(names[i] for i in sorted(intervals))
         raise ValueError(f"{both} are known by intervals: only one parameter may be, others by value")
     return Conditions(variance, tuple(extras), shared[VALUE], low, high)
+
+
+def without_training(conditions: Conditions, training: np.ndarray | None) -> Conditions:
+    """The conditions with noise beyond that of training, standard deviations (D,), where they included it.
+
+    Raises ValueError where training had no noise of its own, or more than is given.
+    """
+    if training is None:
+        raise ValueError("noise_includes_training needs a model trained with fit(noise=...): this one was not")
+    variances = np.asarray(training, dtype=np.float64) ** 2
+    per_pixel = any(extra.role == NOISE for extra in conditions.extras)
+    if conditions.variance is None and not per_pixel:
+        raise ValueError("noise_includes_training needs noise=")
+    if conditions.variance is None:
+        return replace(conditions, included=variances)
+    if conditions.variance.ndim < 2:
+        return replace(conditions, variance=less(np.asarray(conditions.variance), variances))
+    return replace(conditions, variance=_covariance(conditions.variance - np.diag(variances)))
+
+
+def less(given: np.ndarray, training: np.ndarray) -> np.ndarray:
+    """Variances beyond those of training; ValueError where they are negative."""
+    left = given - training
+    below = left < -1e-12 * np.broadcast_to(training, left.shape)
+    if below.any():
+        raise ValueError(
+            f"noise is below that of training in {int(below.sum())} of {left.size} places, though it should include it"
+        )
+    return np.asarray(np.maximum(left, 0.0))
 
 
 def check_intervals(conditions: Conditions, outputs: Sequence[Output], transforms: Transforms) -> None:

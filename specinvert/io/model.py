@@ -44,7 +44,8 @@ class Model:
     training ranges; ``log_tail`` is the log of the tail probability below which a spectrum is out of the domain (NaN
     where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
     inverter. Log-likelihoods are those of the first member. ``recalibration`` holds levels (M,) and, for each
-    parameter, the raw levels (L_t, M) of the posterior to ask for instead.
+    parameter, the raw levels (L_t, M) of the posterior to ask for instead; ``training_noise`` the standard deviations
+    (D,) that training added to the spectra.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -65,6 +66,7 @@ class Model:
     bics: dict[int, float]
     settings: dict[str, Any]
     recalibration: tuple[np.ndarray, np.ndarray] | None = None
+    training_noise: np.ndarray | None = None
 
     @property
     def theta(self) -> GLLiMParameters:
@@ -97,6 +99,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     if model.bands.wavelength is not None:
         attrs = {"units": "nm", "standard_name": "radiation_wavelength"}
         variables["wavelength"] = (("band",), model.bands.wavelength, attrs)
+    if model.training_noise is not None:
+        variables["training_noise"] = (("band",), model.training_noise)
     if model.recalibration is not None:
         variables["recalibration_level"] = (("level",), model.recalibration[0])
         variables["recalibration_raw"] = (("parameter", "level"), model.recalibration[1])
@@ -211,6 +215,7 @@ def _model(data: xr.Dataset) -> Model:
             labels=None if labels is None else np.asarray(labels),
         ),
         bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
+        training_noise=data["training_noise"].values if "training_noise" in data else None,
         recalibration=(stored[0], stored[1]) if stored else None,
         **vectors,
         **described,
