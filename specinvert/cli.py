@@ -1,4 +1,4 @@
-"""The command line: ``specinvert demo | train | invert | evaluate | info | plot``.
+"""The command line: ``specinvert demo | train | invert | evaluate | rank | info | plot``.
 
 Exit codes: 0 done, 1 bad input (one line on stderr), 2 wrong usage. Everything heavy is imported when a command runs.
 """
@@ -245,6 +245,58 @@ def evaluate(model: Path, test: Path, output: Path | None, band_dim: str | None,
         with atomic_path(output) as temporary:
             table.to_dataframe().to_csv(temporary)
         click.echo(f"wrote {output}")
+
+
+@main.command()
+@click.argument("spectra", type=FILE)
+@click.argument("models", metavar="MODEL...", type=FILE, nargs=-1, required=True)
+@click.option("-o", "--output", type=FILE, help="Table to write (.csv).")
+@click.option("--plot", type=FILE, help="Figure to write (.png, .pdf, .svg).")
+@click.option("--noise", type=float, help="Standard deviation beyond the noise of training, in units of the spectra.")
+@click.option("--variable", help="Variable that holds the spectra, in a netCDF file of several.")
+@click.option("--band-dim", help="Band dimension, where no wavelength coordinate tells.")
+@click.option("--tolerance", type=float, default=1.0, show_default=True, help="Band matching tolerance, nm.")
+def rank(
+    spectra: Path,
+    models: tuple[Path, ...],
+    output: Path | None,
+    plot: Path | None,
+    variable: str | None,
+    **options: Any,
+) -> None:
+    """Rank models by the density that they give to SPECTRA, which need no parameters.
+
+    \b
+    specinvert rank scene.nc narrow.nc wide.nc noisy.nc -o ranking.csv --plot ranking.png
+    """
+    from .diagnostics import ranking
+    from .diagnostics.plots import save_figure
+    from .diagnostics.ranking_plots import plot_ranking, require_figure
+    from .inverter import load_inverter
+    from .io.atomic import atomic_path, check_target
+    from .io.open import open_cube
+
+    for target in (output, plot):
+        if target is not None:
+            check_target(target)
+    if plot is not None:
+        require_figure(plot)
+    names = ranking.model_names(models)
+    inverters = {name: load_inverter(path) for name, path in zip(names, models, strict=True)}
+    ranking.require_comparable({name: inverter.model_ for name, inverter in inverters.items()})
+    cube = open_cube(spectra, variable=variable)
+    maps = {n: i.invert(cube, outputs=["log_evidence"], rechunk="auto", **options) for n, i in inverters.items()}
+    table = ranking.rank({name: of_model["log_evidence"] for name, of_model in maps.items()})
+    if plot is not None:
+        save_figure(plot_ranking(table), plot)
+    if output is not None:
+        with atomic_path(output) as temporary:
+            table.to_dataframe().to_csv(temporary)
+    click.echo(ranking.format_ranking(table))
+    click.echo(f"compared on {int(table['n'][0])} of {table.attrs['n_spectra']} spectra. {ranking.CAVEAT}")
+    for target in (output, plot):
+        if target is not None:
+            click.echo(f"wrote {target}")
 
 
 @main.command()

@@ -332,7 +332,7 @@ class Reading:
         if not np.isnan(level):
             if len(self.estimate.blocks) == 1:
                 block = self.estimate.blocks[0]
-                found |= beyond(block.posterior.weights, block.posterior.distances(), block.n_valid, level)
+                found |= beyond(block.posterior, block.n_valid, level)
             else:
                 found |= self.estimate.log_tail() < level
         return found

@@ -126,3 +126,23 @@ def predict_rows(weights: Array, x: Array, maps: Array, spectra: Array) -> None:
                     factor = weights[n, k] * (1.0 if i == 0 else x[n, i - 1])
                     for d in range(maps.shape[2]):
                         spectra[n, d] += factor * maps[k, i, d]
+
+
+@compiled
+def extent_rows(
+    weights: Array, log_scale: Array, log_joint: Array, top_weight: Array, top_distance: Array, nearest: Array
+) -> None:
+    """Fill (n,) arrays with the greatest weight, its component's distance, and the least of those with weight.
+
+    ``log_scale`` is (1, K) or (n, K), as for :func:`distance_rows`.
+    """
+    last = len(log_scale) - 1
+    for n in range(weights.shape[0]):
+        top_weight[n], top_distance[n], nearest[n] = 0.0, np.inf, np.inf
+        for k in range(weights.shape[1]):
+            weight = weights[n, k]
+            if weight != 0.0:
+                distance = max(2.0 * (log_scale[min(n, last), k] - np.log(weight) - log_joint[n]), 0.0)
+                nearest[n] = min(nearest[n], distance)
+                if weight > top_weight[n]:
+                    top_weight[n], top_distance[n] = weight, distance

@@ -21,7 +21,7 @@ from .arrays import Array
 from .forward import ForwardTerms, Prior, log_sum
 from .kernels import NEGLIGIBLE, normalize_rows, prior_rows
 from .mixture import Mixture
-from .mixture_kernels import distance_rows, gather_mixtures, mixture_moments, predict_rows
+from .mixture_kernels import distance_rows, extent_rows, gather_mixtures, mixture_moments, predict_rows
 from .parameters import GLLiMParameters
 from .residuals import TILE_ROWS
 from .rowwise import RowPosterior, row_posterior
@@ -103,11 +103,19 @@ class Posterior:
         )
         return found
 
-    def distances(self) -> Array:
+    def distances(self, rows: Rows = slice(None)) -> Array:
         """Squared Mahalanobis distances (n, K) of the spectra to the components, infinite where the weight is zero."""
-        found = np.empty(self.weights.shape)
-        distance_rows(self.weights, np.atleast_2d(self.log_scale), self.log_joint, found)
+        weights = self.weights[rows]
+        found = np.empty(weights.shape)
+        log_scale = self.log_scale[rows] if self.log_scale.ndim == 2 else self.log_scale[None]
+        distance_rows(weights, log_scale, self.log_joint[rows], found)
         return found
+
+    def extent(self) -> tuple[Array, Array, Array]:
+        """Greatest weight (n,), the squared distance of its component, and the least one of a component with weight."""
+        found = np.empty((3, len(self.weights)))
+        extent_rows(self.weights, np.atleast_2d(self.log_scale), self.log_joint, *found)
+        return found[0], found[1], found[2]
 
 
 @dataclass(frozen=True)

@@ -175,9 +175,15 @@ class RowPosterior:
         mixture = self.explicit.select(rows)
         return Mixture(mixture.weights, mixture.means[:, :, :size], mixture.covariances[:, :, :size, :size])
 
-    def distances(self) -> Array:
+    def distances(self, rows: Any = slice(None)) -> Array:
         """Squared Mahalanobis distances (n, K) of the spectra to the components, given what is known."""
-        return self.squared
+        return self.squared[rows]
+
+    def extent(self) -> tuple[Array, Array, Array]:
+        """See :meth:`specinvert.gllim.posterior.Posterior.extent`."""
+        rows, top = np.arange(len(self.weights)), self.weights.argmax(axis=1)
+        nearest = np.where(self.weights > 0.0, self.squared, np.inf).min(axis=1)
+        return self.weights[rows, top], self.squared[rows, top], nearest
 
 
 def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: Array, known: Array) -> RowPosterior:

@@ -8,6 +8,7 @@ another material lie far beyond the least float.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from scipy.special import gammaincc, gammaln
 
 from .arrays import Array
 
+ENOUGH = 0.25
+"""Weight of one component that is looked at alone."""
 _SMALL = 1e-280
 _TERMS = 500
 
@@ -62,17 +65,40 @@ def distance_at(log_level: float, degrees: int) -> float:
     return float(brentq(excess, 0.0, upper, xtol=1e-9, rtol=1e-12))
 
 
-def beyond(weights: Array, distances: Array, n_valid: int | NDArray[np.intp], log_level: float) -> NDArray[np.bool_]:
-    """Whether :func:`log_tail` is below a level (n,): exact tails only where the components disagree."""
-    degrees = np.broadcast_to(n_valid, len(weights))
-    kinds, which = np.unique(degrees, return_inverse=True)
-    limit = np.array([distance_at(log_level, int(kind)) for kind in kinds])[which]
-    nearest = distances.min(axis=1)
-    farthest = np.where(weights > 0.0, distances, 0.0).max(axis=1)
+class Distant(Protocol):
+    """A posterior that tells how far its spectra are from its components."""
+
+    @property
+    def weights(self) -> Array:
+        """(n, K)."""
+
+    def distances(self, rows: Any = ...) -> Array:
+        """Squared distances (n, K)."""
+
+    def extent(self) -> tuple[Array, Array, Array]:
+        """Greatest weight, its component's squared distance, and the least squared distance (n,)."""
+
+
+def beyond(posterior: Distant, n_valid: int | NDArray[np.intp], log_level: float) -> NDArray[np.bool_]:
+    """Whether :func:`log_tail` is below a level (n,).
+
+    It is where every component is beyond the level's distance, and is not where one component of weight ENOUGH makes
+    up for the level alone; in between tails are summed.
+    """
+    weight, distance, nearest = posterior.extent()
+    safe_level = log_level - np.log(ENOUGH)
+    if np.ndim(n_valid) == 0:
+        limit: Any = distance_at(log_level, int(n_valid))
+        safe: Any = distance_at(safe_level, int(n_valid)) if safe_level < 0.0 else -1.0
+    else:
+        kinds, which = np.unique(n_valid, return_inverse=True)
+        limit = np.array([distance_at(log_level, int(kind)) for kind in kinds])[which]
+        safe = np.array([distance_at(safe_level, int(k)) if safe_level < 0.0 else -1.0 for k in kinds])[which]
     found = nearest > limit
-    open_rows = np.flatnonzero(~found & (farthest > limit))
+    open_rows = np.flatnonzero(~found & ~((weight >= ENOUGH) & (distance <= safe)))
     if len(open_rows):
-        found[open_rows] = log_tail(weights[open_rows], distances[open_rows], degrees[open_rows]) < log_level
+        degrees = np.broadcast_to(n_valid, len(weight))[open_rows]
+        found[open_rows] = log_tail(posterior.weights[open_rows], posterior.distances(open_rows), degrees) < log_level
     return np.asarray(found)
 
 

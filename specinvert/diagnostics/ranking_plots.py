@@ -1,0 +1,98 @@
+"""Figure of a ranking of models by their evidence.
+
+As in `plots`, matplotlib is imported inside the functions and used through its object-oriented interface only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from specinvert.diagnostics.plots import _DOT, _new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDE = 30.0
+"""Where the largest difference is so many times the smallest, the axis is logarithmic beyond the smallest."""
+
+_TAIL_95 = 1.96
+_BAR_ALPHA = 0.3
+
+
+def plot_ranking(table: xr.Dataset) -> Figure:
+    """Draw a ranking, best on top: differences from the best with 95 % intervals, and the shares of spectra won.
+
+    Parameters
+    ----------
+    table
+        The result of `ranking.rank` for two models or more.
+
+    Returns
+    -------
+    A matplotlib Figure; `plots.save_figure` writes it.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is missing.
+    ValueError
+        If the table holds no difference, as that of one model.
+    """
+    if "difference" not in table:
+        raise ValueError("there is no difference to draw: rank two models or more")
+    names = [str(name) for name in table["model"].values]
+    figure = _new_figure(7.4, 0.5 * len(names) + 1.3)
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1.8, 1))
+    _draw_differences(left, table["difference"].values, table["standard_error"].values)
+    _draw_shares(right, table["best_share"].values)
+    left.set_yticks(range(len(names)), names)
+    left.set_ylim(len(names) - 0.4, -0.7)
+    for ax in (left, right):
+        ax.tick_params(labelsize=8)
+        ax.tick_params(axis="y", length=0)
+    left.set_title(f"mean over {int(table['n'][0]):,} spectra", fontsize=10)
+    return figure
+
+
+def require_figure(path: str | os.PathLike[str]) -> None:
+    """Raise, before any work, ImportError where matplotlib is missing and ValueError where it lacks the format."""
+    formats = sorted(_new_figure(1, 1).canvas.get_supported_filetypes())
+    suffix = Path(path).suffix
+    if suffix and suffix[1:].lower() not in formats:
+        raise ValueError(f"{os.fspath(path)}: format {suffix!r} is not supported; choose from {', '.join(formats)}")
+
+
+def _draw_differences(ax: Axes, difference: np.ndarray, error: np.ndarray) -> None:
+    rows = np.arange(len(difference))
+    spread = _TAIL_95 * np.nan_to_num(error)
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.errorbar(difference, rows, xerr=spread, fmt="o", color=_DOT, markersize=5, elinewidth=1.4, capsize=3)
+    for row, value, wide in zip(rows, difference, error, strict=True):
+        text = "best" if row == 0 else _with_error(value, wide)
+        ax.annotate(text, (value, row), (0, 6), textcoords="offset points", ha="center", fontsize=8, color="0.35")
+    sizes = -difference[difference < 0]
+    if sizes.size and sizes.max() > WIDE * sizes.min():
+        ax.set_xscale("symlog", linthresh=10.0 ** np.floor(np.log10(sizes.min())))
+    ax.margins(x=0.16)
+    ax.set_xlabel("log evidence less that of the best (nats a spectrum)")
+
+
+def _draw_shares(ax: Axes, share: np.ndarray) -> None:
+    rows = np.arange(len(share))
+    bars = ax.barh(rows, 100 * share, height=0.55, color=_DOT, alpha=_BAR_ALPHA, edgecolor=_DOT)
+    ax.bar_label(bars, [f"{100 * value:.3g} %" for value in share], padding=3, fontsize=8, color="0.35")
+    ax.set(xlim=(0, 125), xticks=(0, 50, 100), xlabel="best for so many spectra (%)")
+
+
+def _with_error(value: float, error: float) -> str:
+    """A difference to the digits that its error leaves."""
+    if not error > 0:
+        return f"{value:.3g}"
+    digits = max(0, 1 - int(np.floor(np.log10(error))))
+    return f"{value:,.{digits}f} ± {error:.{digits}f}"
