@@ -105,7 +105,7 @@ def read_conditions(
     if len(intervals) > 1:
         both = listed(names[i] for i in sorted(intervals))
         raise ValueError(f"{both} are known by intervals: only one parameter may be, others by value")
-    return Conditions(variance, tuple(extras), shared[VALUE], low, high)
+    return Conditions(variance, tuple(extras), values=shared[VALUE], low=low, high=high)
 
 
 def without_training(conditions: Conditions, training: np.ndarray | None) -> Conditions:

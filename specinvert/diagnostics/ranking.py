@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import combinations
-from operator import and_
+from operator import add, and_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,7 +120,9 @@ def format_ranking(table: xr.Dataset) -> str:
     columns += [[str(name), *map(_number, values.values)] for name, values in table.data_vars.items()]
     widths = [max(map(len, column)) for column in columns]
     return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
         for row in zip(*columns, strict=True)
     )
 
@@ -186,8 +188,8 @@ def _reductions(arrays: list[xr.DataArray]) -> xr.Dataset:
     usable = [np.isfinite(array) for array in arrays]
     common = reduce(and_, usable)
     kept = [array.where(common, 0.0) for array in arrays]
-    top = reduce(np.maximum, kept)
-    ties = reduce(np.add, [(array == top).astype(np.int64) for array in kept])
+    top = reduce(lambda first, other: first.where(first >= other, other), kept)
+    ties = reduce(add, [(array == top).astype(np.int64) for array in kept])
     found = {"n": common.sum()}
     for i, array in enumerate(kept):
         found[f"usable_{i}"] = usable[i].sum()

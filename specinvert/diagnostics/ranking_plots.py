@@ -56,7 +56,7 @@ def plot_ranking(table: xr.Dataset) -> Figure:
     for ax in (left, right):
         ax.tick_params(labelsize=8)
         ax.tick_params(axis="y", length=0)
-    left.set_title(f"mean over {int(table['n'][0]):,} spectra", fontsize=10)
+    left.set_title(f"mean ± standard error of {int(table['n'][0]):,} spectra; bars: 95 %", fontsize=10)
     return figure
 
 
@@ -74,11 +74,15 @@ def _draw_differences(ax: Axes, difference: np.ndarray, error: np.ndarray) -> No
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.errorbar(difference, rows, xerr=spread, fmt="o", color=_DOT, markersize=5, elinewidth=1.4, capsize=3)
     for row, value, wide in zip(rows, difference, error, strict=True):
-        text = "best" if row == 0 else _with_error(value, wide)
-        ax.annotate(text, (value, row), (0, 6), textcoords="offset points", ha="center", fontsize=8, color="0.35")
+        text, place, side = ("best", (7, 0), "left") if row == 0 else (_with_error(value, wide), (0, 10), "center")
+        label = ax.annotate(
+            *(text, (value, row), place), textcoords="offset points", ha=side, va="center", fontsize=8, color="0.35"
+        )
+        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
     sizes = -difference[difference < 0]
     if sizes.size and sizes.max() > WIDE * sizes.min():
-        ax.set_xscale("symlog", linthresh=10.0 ** np.floor(np.log10(sizes.min())))
+        ax.set_xscale("symlog", linthresh=10.0 ** np.floor(np.log10(sizes.min())), linscale=0.5)
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "\N{MINUS SIGN}"))
     ax.margins(x=0.16)
     ax.set_xlabel("log evidence less that of the best (nats a spectrum)")
 
@@ -92,7 +96,8 @@ def _draw_shares(ax: Axes, share: np.ndarray) -> None:
 
 def _with_error(value: float, error: float) -> str:
     """A difference to the digits that its error leaves."""
-    if not error > 0:
-        return f"{value:.3g}"
-    digits = max(0, 1 - int(np.floor(np.log10(error))))
-    return f"{value:,.{digits}f} ± {error:.{digits}f}"
+    text = f"{value:.3g}"
+    if error > 0:
+        digits = max(0, 1 - int(np.floor(np.log10(error))))
+        text = f"{value:,.{digits}f} ± {error:.{digits}f}"
+    return text.replace("-", "\N{MINUS SIGN}")

@@ -32,8 +32,9 @@ BLOCK_ROWS = 4 * TILE_ROWS
 LEAST_ROWS = 64
 """Rows that share bands, noise and known parameters for which theta is worth preparing, unless Sigma is full."""
 Rows = slice | NDArray[np.intp] | NDArray[np.bool_]
-MANY_PATTERNS = 100
-"""Patterns, each with factors of K covariances of its own, above which a warning says how long they take."""
+MANY_PATTERNS, LONG = 100, 1.0
+"""Patterns, each with factors of K covariances of its own, above which a warning says how many seconds they take, if it
+is more than these."""
 
 
 @dataclass(frozen=True)
@@ -279,8 +280,8 @@ class _Clock:
     def __exit__(self, *_: object) -> None:
         self.done += 1
         self.seconds += perf_counter() - self.start
-        if self.done == 3 and self.patterns > MANY_PATTERNS:
-            total = self.seconds / self.done * self.patterns
+        total = self.seconds / self.done * self.patterns
+        if self.done == 3 and self.patterns > MANY_PATTERNS and total >= LONG:
             warnings.warn(
                 f"{self.patterns} patterns of missing bands or noise, each with factors of its own for a full Sigma: "
                 f"about {total:.0f} s a block; share noise between pixels, drop bands that are often missing, or use "
