@@ -32,7 +32,7 @@ BLOCK_ROWS = 4 * TILE_ROWS
 LEAST_ROWS = 64
 """Rows that share bands, noise and known parameters for which theta is worth preparing, unless Sigma is full."""
 Rows = slice | NDArray[np.intp] | NDArray[np.bool_]
-MANY_PATTERNS, LONG = 100, 1.0
+MANY_PATTERNS, LONG = 100, 10.0
 """Patterns, each with factors of K covariances of its own, above which a warning says how many seconds they take, if it
 is more than these."""
 
