@@ -18,7 +18,7 @@ from labelled import PARAMETERS, assert_close, make_cube, make_training, make_tr
 from specinvert import GLLiMInverter, __version__, load_inverter, open_cube, save_maps
 from specinvert.cli import main
 
-COMMANDS = ["demo", "evaluate", "info", "invert", "plot", "train"]
+COMMANDS = ["demo", "evaluate", "info", "invert", "plot", "rank", "train"]
 QUICK = ["--components", "3", "--max-iter", "4", "--tol", "0"]
 PNG = b"\x89PNG\r\n\x1a\n"
 
