@@ -317,7 +317,7 @@ def conditional(theta: Theta, y: Array, noise_cov: Array, known: Array) -> dict[
     y (D,) and known (L_t,) are NaN where missing; noise_cov (D, D) is added to Sigma. Gives weights (K,), means (K, r)
     and covariances (K, r, r) over the unknown entries of x, squared distances (K,) of y, and log p(y | known).
     """
-    K, D, L = theta.A.shape
+    K, _, L = theta.A.shape
     given = np.concatenate([known, np.full(theta.n_latent, np.nan), y])
     observed, unknown = np.flatnonzero(~np.isnan(given)), np.flatnonzero(np.isnan(given[:L]))
     s, bands = observed[observed < L], observed[observed >= L]

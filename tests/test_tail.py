@@ -79,7 +79,10 @@ def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(("n", "most"), [(200, 0.08), (4000, 0.02)])
 def test_a_hundredth_of_fresh_spectra_lies_beyond_the_held_out_level(n: int, most: float) -> None:
     spectra, parameters = draw(n, 1)
-    source, settings = ArrayChunks(Chunk(spectra, parameters, np.ones(n))), Settings(3, 1, random_state=0, max_iter=40, tol=0.0)
+    source, settings = (
+        ArrayChunks(Chunk(spectra, parameters, np.ones(n))),
+        Settings(3, 1, random_state=0, max_iter=40, tol=0.0),
+    )
     training = train(source, settings)
     tails = held_out_tails(source, settings, [training.fit.parameters], training.moments)
     assert tails is not None
@@ -109,6 +112,9 @@ def test_which_are_held_out_depends_on_the_values_alone() -> None:
 def test_few_spectra_tell_no_level() -> None:
     n = 2 * LEAST - 1
     spectra, parameters = draw(n, 1)
-    source, settings = ArrayChunks(Chunk(spectra, parameters, np.ones(n))), Settings(2, 0, random_state=0, max_iter=5, tol=0.0)
+    source, settings = (
+        ArrayChunks(Chunk(spectra, parameters, np.ones(n))),
+        Settings(2, 0, random_state=0, max_iter=5, tol=0.0),
+    )
     training = train(source, settings)
     assert held_out_tails(source, settings, [training.fit.parameters], training.moments) is None
