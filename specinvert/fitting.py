@@ -8,18 +8,20 @@ from typing import Any
 import dask
 import numpy as np
 import xarray as xr
-from scipy.special import logsumexp
 
 from .cubes.bands import Bands
 from .cubes.chunks import DaskChunks
 from .cubes.training import TrainingSet
 from .gllim.committee import train_members
-from .gllim.held_out import LEVEL, held_out_tails
+from .gllim.held_out import held_out_tails
 from .gllim.training import FitProgress, Settings, Training, train
 from .io.checkpoint import CheckpointFile
 from .io.model import Model
 from .nuisance import Noise, apply
 from .nuisance.base import Nuisance
+
+KEPT = 500
+"""Held-out spectra that a model keeps, to tell what lies in its domain under other noise."""
 
 
 def fit_model(
@@ -47,7 +49,7 @@ def fit_model(
 
     results = train_members(members, fit_member, _one_by_one if isinstance(data.source, DaskChunks) else _in_threads)
     first, thetas = results[0], tuple(found.fit.parameters for found in results)
-    tails = held_out_tails(data.source, members[0], thetas, first.moments)
+    held_out = held_out_tails(data.source, members[0], thetas, first.moments)
     moments, plain = first.moments.parameters, data.transforms.is_identity
     return Model(
         members=thetas,
@@ -59,7 +61,8 @@ def fit_model(
         attrs=data.attrs,
         low=moments.low if plain else data.low,
         high=moments.high if plain else data.high,
-        log_tail=np.nan if tails is None else _level(tails),
+        log_tail=np.nan if held_out is None else held_out.log_level,
+        held_out=None if held_out is None else held_out.spectra[:KEPT].astype(np.float32),
         n_samples=first.moments.spectra.n_rows,
         total_weight=first.fit.total_weight,
         log_likelihoods=np.array(first.fit.log_likelihoods),
@@ -109,9 +112,3 @@ def _one_by_one(fits: Sequence[Callable[[], Training]]) -> list[Training]:
 
 def _in_threads(fits: Sequence[Callable[[], Training]]) -> list[Training]:
     return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))
-
-
-def _level(tails: np.ndarray) -> float:
-    """Log tail probability of a committee that a hundredth of held-out spectra fall below."""
-    together = logsumexp(tails, axis=1) - np.log(tails.shape[1])
-    return float(np.quantile(together, LEVEL))

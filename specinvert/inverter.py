@@ -457,6 +457,7 @@ class GLLiMInverter:
             self.ensemble_weights == "evidence",
             int(least),
             model.recalibration,
+            model.held_out,
         )
         return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
 

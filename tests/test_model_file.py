@@ -148,7 +148,7 @@ def test_the_file_is_plain_netcdf_of_numbers_and_text(path: Path) -> None:
         assert file["wavelength"].units == "nm"
         described = json.loads(file.getncattr("specinvert_model"))
         for variable in file.variables.values():
-            assert variable.dtype in (np.float64, np.int64)
+            assert variable.dtype in (np.float64, np.float32, np.int64)
     assert described["names"] == PARAMETERS
     assert described["attrs"] == TRUTH_ATTRS
     content = path.read_bytes()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import getitem
 from typing import Any
@@ -22,6 +22,7 @@ from dask.highlevelgraph import HighLevelGraph
 from ..gllim.chunks import available_cpus
 from ..gllim.estimate import estimates
 from ..gllim.forward import ForwardTerms
+from ..gllim.held_out import level_with_noise
 from ..gllim.noise import with_noise
 from ..gllim.parameters import GLLiMParameters
 from ..gllim.posterior import BLOCK_ROWS, Given
@@ -41,7 +42,8 @@ class Predictor:
     """A trained model, or a committee, as the kernel needs it.
 
     ``transforms`` lead from physical parameters to those of ``members``; spectra with fewer valid bands than
-    ``least_bands`` are no data; ``recalibration`` are levels (M,) and the raw levels (L_t, M) to ask for instead.
+    ``least_bands`` are no data; ``recalibration`` are levels (M,) and the raw levels (L_t, M) to ask for instead;
+    ``held_out`` spectra (m, D) tell how far out spectra with noise are.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -50,6 +52,7 @@ class Predictor:
     by_evidence: bool = False
     least_bands: int = 1
     recalibration: tuple[np.ndarray, np.ndarray] | None = None
+    held_out: np.ndarray | None = None
 
     @property
     def n_bands(self) -> int:
@@ -94,8 +97,43 @@ class BlockInverter:
         members = self.predictor.members
         return [ForwardTerms.of(m if variance is None else with_noise(m, variance)) for m in members]
 
+    @cached_property
+    def _levels(self) -> dict[float, float]:
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "terms"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("terms", "_levels")}
+
+    def _domain(self, added: np.ndarray | None) -> Domain:
+        """The domain under the noise of the pixels: for noise of each of them, by octaves of its mean variance."""
+        domain, held_out = self.predictor.domain, self.predictor.held_out
+        if held_out is None or (added is None and self.conditions.variance is None):
+            return domain
+        shared = self.conditions.variance
+        if added is None:
+            assert shared is not None
+            return replace(domain, log_tail=self._level(np.nan, shared))
+        given = added > 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            octaves = np.round(np.log2((added * given).sum(axis=1) / given.sum(axis=1)))
+        octaves = np.where(np.isfinite(octaves), octaves, -np.inf)
+        kinds, which = np.unique(octaves, return_inverse=True)
+        levels = [self._level(float(kind), np.asarray(2.0**kind)) for kind in kinds]
+        return replace(domain, log_tail=np.array(levels)[which])
+
+    def _level(self, octave: float, noise: np.ndarray) -> float:
+        """The level under a noise, found once a process; ``octave`` is NaN for that of all pixels."""
+        key = -1e300 if np.isnan(octave) else octave
+        if key not in self._levels:
+            predictor = self.predictor
+            assert predictor.held_out is not None
+            base = float(predictor.domain.log_tail)
+            level = base
+            if np.isnan(octave) or np.isfinite(octave):
+                spectra = np.asarray(predictor.held_out, dtype=np.float64)
+                level = level_with_noise(predictor.members, spectra, base, noise)
+            self._levels[key] = level
+        return self._levels[key]
 
     def core_sizes(self, output: Output) -> tuple[int, ...]:
         """Sizes of the dimensions that an output has beyond those of the pixels."""
@@ -128,12 +166,13 @@ class BlockInverter:
         interval, truth = self._interval(extras, len(spectra)), self._truth(extras, len(spectra))
         results = [array.reshape((len(spectra), *array.shape[block.ndim - 1 :])) for array in empty]
         wanted = frozenset(output.kind for output in self.outputs)
+        domain = self._domain(given.added) if "flag" in wanted else self.predictor.domain
         with one_blas_thread():
             for part in estimates(self.terms, spectra, given, self.predictor.by_evidence):
                 reading = Reading(
                     part,
                     self.terms,
-                    self.predictor.domain,
+                    domain.of(part.rows),
                     self.predictor.transforms,
                     spectra[part.rows],
                     None if known is None else known[part.rows],

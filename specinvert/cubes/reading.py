@@ -31,11 +31,15 @@ SURE = 0.9
 @dataclass(frozen=True, eq=False)
 class Domain:
     """Where the model was trained: ranges ``low`` and ``high`` (L_t,) in physical units, ``log_tail`` the log of the
-    tail probability that a hundredth of spectra like the training set fall below (NaN: not known)."""
+    tail probability that a hundredth of spectra like the training set fall below, one or one a row (NaN: not known)."""
 
     low: Array
     high: Array
-    log_tail: float = np.nan
+    log_tail: float | Array = np.nan
+
+    def of(self, rows: Rows) -> Domain:
+        """Of some rows, where they have levels of their own."""
+        return replace(self, log_tail=self.log_tail[rows]) if isinstance(self.log_tail, np.ndarray) else self
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +276,8 @@ class Reading:
     @cached_property
     def _modes(self) -> Array:
         highest = modes(self.mixture)[0] if self.unknown else np.empty((len(self.spectra), 0))
-        z = self._with_known(highest, np.zeros_like(highest))[0]
+        z = self._whole_mixture.means[:, 0].copy()
+        z[:, self.unknown] = highest
         return z if self.transforms.is_identity else self.transforms.inverse(z)
 
     @cached_property
@@ -329,7 +334,7 @@ class Reading:
             _ = self.mean
             found = np.asarray(self._overflow, dtype=bool).copy()
         level = self.domain.log_tail
-        if not np.isnan(level):
+        if not np.isnan(level).any():
             if len(self.estimate.blocks) == 1:
                 block = self.estimate.blocks[0]
                 found |= beyond(block.posterior, block.n_valid, level)

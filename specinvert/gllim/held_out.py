@@ -7,17 +7,19 @@ share is held out, theta goes on for a few iterations without it, and its tail p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from .arrays import Array
 from .chunks import Chunk, ChunkSource, DataMoments
 from .em import Stopping, run_em
 from .forward import ForwardTerms
 from .maximization import LatentPrior
+from .noise import with_noise
 from .parameters import GLLiMParameters
 from .posterior import posterior_blocks
 from .selection import n_free_parameters
@@ -36,10 +38,23 @@ NEGLIGIBLE_FIT = 0.002
 """Free parameters per training number below which spectra are as far out whether they were fitted or not."""
 
 
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Spectra (m, D) held out, and their log tail probabilities (m, M) under M fits that have not seen them."""
+
+    spectra: Array
+    tails: Array
+
+    @property
+    def log_level(self) -> float:
+        """Log tail probability of the committee that a hundredth of the spectra fall below."""
+        return _level(self.tails)
+
+
 def held_out_tails(
     source: ChunkSource, settings: Settings, thetas: Sequence[GLLiMParameters], moments: DataMoments
-) -> Array | None:
-    """Log tail probabilities (n, M) of training spectra under each of M fits that have not seen them.
+) -> HeldOut | None:
+    """Hold out training spectra, and find how far out they are for the models that never saw them.
 
     None where fewer than twice ``LEAST`` rows are there, or too few remain for a fit without them.
     """
@@ -61,7 +76,30 @@ def held_out_tails(
             except ValueError:
                 return None
         columns.append(_tails(theta, held.spectra))
-    return np.stack(columns, axis=1)
+    return HeldOut(np.asarray(held.spectra), np.stack(columns, axis=1))
+
+
+def level_with_noise(thetas: Sequence[GLLiMParameters], spectra: Array, log_level: float, noise: Array) -> float:
+    """The level of spectra with noise beyond training's, of variance (), variances (D,) or covariance (D, D).
+
+    A misfit counts for less under more noise: the level is that of held-out ``spectra`` with a draw of the noise, and
+    as much lower, in proportion of logarithms, as theirs without noise is lower for fits that have not seen them.
+    """
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(spectra.shape)
+    if noise.ndim == 2:
+        values, vectors = np.linalg.eigh(noise)
+        noisy = spectra + (z * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    else:
+        noisy = spectra + z * np.sqrt(noise)
+    plain = _level(np.stack([_tails(theta, spectra) for theta in thetas], axis=1))
+    found = _level(np.stack([_tails(with_noise(theta, noise), noisy) for theta in thetas], axis=1))
+    return found * max(log_level / plain, 1.0)
+
+
+def _level(tails: Array) -> float:
+    together = logsumexp(tails, axis=1) - np.log(tails.shape[1])
+    return float(np.quantile(together, LEVEL))
 
 
 def _without(

@@ -79,27 +79,32 @@ class Distant(Protocol):
         """Greatest weight, its component's squared distance, and the least squared distance (n,)."""
 
 
-def beyond(posterior: Distant, n_valid: int | NDArray[np.intp], log_level: float) -> NDArray[np.bool_]:
-    """Whether :func:`log_tail` is below a level (n,).
+def beyond(posterior: Distant, n_valid: int | NDArray[np.intp], log_level: float | Array) -> NDArray[np.bool_]:
+    """Whether :func:`log_tail` is below a level, one or one a row (n,).
 
     It is where every component is beyond the level's distance, and is not where one component of weight ENOUGH makes
     up for the level alone; in between tails are summed.
     """
     weight, distance, nearest = posterior.extent()
-    safe_level = log_level - np.log(ENOUGH)
-    if np.ndim(n_valid) == 0:
-        limit: Any = distance_at(log_level, int(n_valid))
-        safe: Any = distance_at(safe_level, int(n_valid)) if safe_level < 0.0 else -1.0
+    if np.ndim(n_valid) == 0 and np.ndim(log_level) == 0:
+        limit, safe = _limits(float(log_level), int(n_valid))
     else:
-        kinds, which = np.unique(n_valid, return_inverse=True)
-        limit = np.array([distance_at(log_level, int(kind)) for kind in kinds])[which]
-        safe = np.array([distance_at(safe_level, int(k)) if safe_level < 0.0 else -1.0 for k in kinds])[which]
+        keys = np.broadcast_to(np.stack(np.broadcast_arrays(log_level, n_valid), axis=-1), (len(weight), 2))
+        kinds, which = np.unique(keys, axis=0, return_inverse=True)
+        limit, safe = np.array([_limits(float(level), int(count)) for level, count in kinds])[which.reshape(-1)].T
     found = nearest > limit
     open_rows = np.flatnonzero(~found & ~((weight >= ENOUGH) & (distance <= safe)))
     if len(open_rows):
         degrees = np.broadcast_to(n_valid, len(weight))[open_rows]
-        found[open_rows] = log_tail(posterior.weights[open_rows], posterior.distances(open_rows), degrees) < log_level
+        levels = np.broadcast_to(log_level, len(weight))[open_rows]
+        found[open_rows] = log_tail(posterior.weights[open_rows], posterior.distances(open_rows), degrees) < levels
     return np.asarray(found)
+
+
+def _limits(log_level: float, n_valid: int) -> tuple[Any, Any]:
+    """The distance of a level, and that at which a component of weight ENOUGH still makes up for it alone."""
+    safe = log_level - np.log(ENOUGH)
+    return distance_at(log_level, n_valid), distance_at(float(safe), n_valid) if safe < 0.0 else -1.0
 
 
 def log_tail(weights: Array, distances: Array, n_valid: int | NDArray[np.intp]) -> Array:

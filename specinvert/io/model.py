@@ -45,7 +45,7 @@ class Model:
     where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
     inverter. Log-likelihoods are those of the first member. ``recalibration`` holds levels (M,) and, for each
     parameter, the raw levels (L_t, M) of the posterior to ask for instead; ``training_noise`` the standard deviations
-    (D,) that training added to the spectra.
+    (D,) that training added to the spectra, ``held_out`` spectra (m, D) of training that ``log_tail`` is of.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -67,6 +67,7 @@ class Model:
     settings: dict[str, Any]
     recalibration: tuple[np.ndarray, np.ndarray] | None = None
     training_noise: np.ndarray | None = None
+    held_out: np.ndarray | None = None
 
     @property
     def theta(self) -> GLLiMParameters:
@@ -99,6 +100,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     if model.bands.wavelength is not None:
         attrs = {"units": "nm", "standard_name": "radiation_wavelength"}
         variables["wavelength"] = (("band",), model.bands.wavelength, attrs)
+    if model.held_out is not None:
+        variables["held_out"] = (("held_out_sample", "band"), model.held_out)
     if model.training_noise is not None:
         variables["training_noise"] = (("band",), model.training_noise)
     if model.recalibration is not None:
@@ -215,6 +218,7 @@ def _model(data: xr.Dataset) -> Model:
             labels=None if labels is None else np.asarray(labels),
         ),
         bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
+        held_out=data["held_out"].values if "held_out" in data else None,
         training_noise=data["training_noise"].values if "training_noise" in data else None,
         recalibration=(stored[0], stored[1]) if stored else None,
         **vectors,
