@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dask
@@ -14,6 +15,7 @@ from .cubes.chunks import DaskChunks
 from .cubes.training import TrainingSet
 from .gllim.committee import train_members
 from .gllim.held_out import held_out_tails
+from .gllim.parameters import GLLiMParameters
 from .gllim.training import FitProgress, Settings, Training, train
 from .io.checkpoint import CheckpointFile
 from .io.model import Model
@@ -48,7 +50,7 @@ def fit_model(
         )
 
     results = train_members(members, fit_member, _one_by_one if isinstance(data.source, DaskChunks) else _in_threads)
-    first, thetas = results[0], tuple(found.fit.parameters for found in results)
+    first, thetas = results[0], tuple(_contiguous(found.fit.parameters) for found in results)
     held_out = held_out_tails(data.source, members[0], thetas, first.moments)
     moments, plain = first.moments.parameters, data.transforms.is_identity
     return Model(
@@ -71,6 +73,12 @@ def fit_model(
         bics=first.bics,
         settings=stored_settings,
     )
+
+
+def _contiguous(theta: GLLiMParameters) -> GLLiMParameters:
+    """In the memory order of a model file: products of other orders differ in their last bits."""
+    arrays: dict[str, Any] = {name: np.ascontiguousarray(array) for name, array in theta.arrays().items()}
+    return replace(theta, **arrays)
 
 
 def add_noise(

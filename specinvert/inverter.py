@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from .cubes.engine import BlockInverter, Predictor, apply_blocks
-from .cubes.given import check_intervals, read_conditions, without_training
+from .cubes.given import check_request, read_conditions, without_training
 from .cubes.labels import require_free_names
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
@@ -217,7 +217,8 @@ class GLLiMInverter:
         cube : spectra with a band dimension at any place and any other dimensions, which keep their order. NaN bands
             are marginalised exactly.
         noise : standard deviations beyond the noise of training, in the units of the spectra: a number, one a band
-            (D,), a DataArray over bands, pixels or both, or a covariance (D, D). A band of NaN noise counts as missing.
+            (D,), a DataArray over bands, pixels or both, or a covariance (D, D). Where one a
+            pixel is NaN, the band counts as missing there.
         known : parameters known at inversion, a Dataset or dict of numbers or DataArrays over pixels, in physical
             units; NaN where unknown. A known parameter is returned as given with std 0. A pair (low, high) says that
             one parameter lies in an interval.
@@ -445,11 +446,9 @@ class GLLiMInverter:
         conditions = read_conditions(
             request, model.bands, model.names, noise, known, model.spectra_units, units, tolerance, truth
         )
-        check_intervals(conditions, declared, model.transforms)
+        check_request(conditions, declared, model.transforms)
         if noise_includes_training:
             conditions = without_training(conditions, model.training_noise)
-        for i in np.flatnonzero(~np.isnan(conditions.values)):
-            model.transforms.known_forward(int(i), conditions.values[i : i + 1])
         predictor = Predictor(
             model.members,
             model.transforms,

@@ -342,4 +342,8 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
         output.name: ((*pixel_dims, *(band_dim if d == BAND else d for d in output.core_dims)), array)
         for output, array in zip(kernel.outputs, arrays, strict=True)
     }
-    return xr.Dataset(variables, coords=pixel_coordinates(cube, band_dim, variables))
+    coords = pixel_coordinates(cube, band_dim, variables)
+    if any(BAND in output.core_dims for output in kernel.outputs):
+        picked = cube.isel({band_dim: kernel.bands}).coords
+        coords |= {name: array for name, array in picked.items() if array.dims == (band_dim,)}
+    return xr.Dataset(variables, coords=coords)

@@ -93,9 +93,11 @@ def read_conditions(
                     extras.append(Extra(role, index, _on_pixels(array, request, f"known {name!r}")))
                     continue
                 part = float(array)
-            if not isinstance(part, numbers.Real):
+            if not isinstance(part, numbers.Real) or isinstance(part, bool):
                 shown = " ".join(repr(part).split())[:60]
                 raise TypeError(f"known[{name!r}]={shown} must be a number, a DataArray or a pair of them")
+            if np.isinf(float(part)) and role == VALUE:
+                raise ValueError(f"known[{name!r}] is infinite: give a number, or NaN where it is unknown")
             shared[role][index] = float(part)
     low, high = shared[LOW], shared[HIGH]
     for i in map(int, np.flatnonzero(low >= high)):
@@ -137,8 +139,15 @@ def less(given: np.ndarray, training: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(left, 0.0))
 
 
-def check_intervals(conditions: Conditions, outputs: Sequence[Output], transforms: Transforms) -> None:
-    """Raises ValueError where a parameter known by an interval meets transforms, or an output not to be had with it."""
+def check_request(conditions: Conditions, outputs: Sequence[Output], transforms: Transforms) -> None:
+    """Raises ValueError for what transforms, or a parameter known by an interval, do not allow."""
+    if not transforms.is_identity and any(output.kind.startswith("hdi") for output in outputs):
+        raise ValueError("hdi outputs need a model without transforms: ask for central intervals, such as 'ci90'")
+    for i in map(int, np.flatnonzero(~np.isnan(conditions.values))):
+        transforms.known_forward(i, conditions.values[i : i + 1])
+    for extra in conditions.extras:
+        if extra.role == VALUE:
+            transforms.column(extra.index)  # raises for a part of a composition
     roles = {extra.role for extra in conditions.extras}
     if not roles & {LOW, HIGH} and np.isnan(conditions.low).all() and np.isnan(conditions.high).all():
         return

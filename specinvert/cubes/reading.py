@@ -269,8 +269,6 @@ class Reading:
         if i in self._known_parameters:
             assert self.known is not None
             return self.known[:, i], self.known[:, i]
-        if not self.transforms.is_identity:
-            raise ValueError("hdi outputs need a model without transforms: ask for central intervals, such as 'ci90'")
         return highest_density(*self.mixture.marginal(self.unknown.index(i)), mass)
 
     @cached_property

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import netCDF4
@@ -16,6 +17,8 @@ from ..gllim.parameters import Constraints, GLLiMParameters
 from .atomic import atomic_path, check_target
 
 _TITLE = "specinvert training checkpoint"
+_LIBRARY = Lock()
+"""The netCDF library serves one thread at a time; members of a committee are fitted in several."""
 _ARRAYS = ("pi", "c", "Gamma", "A", "b", "Sigma")
 
 
@@ -38,7 +41,8 @@ class CheckpointFile:
         self._fingerprint = ""
         self._states: dict[str, State] = {}
         if self.path.exists():
-            self._read()
+            with _LIBRARY:
+                self._read()
 
     def begin(self, fingerprint: str) -> None:
         """Take up the states of the same training; ValueError where the file is of another."""
@@ -56,7 +60,7 @@ class CheckpointFile:
         """Keep the state, and write all states where it is time."""
         self._states[label] = state
         if last or len(state.log_likelihoods) % self.every == 0:
-            with atomic_path(self.path) as temporary:
+            with _LIBRARY, atomic_path(self.path) as temporary:
                 self._write(temporary)
 
     def of_member(self, number: int) -> CheckpointFile:
