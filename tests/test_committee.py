@@ -182,61 +182,6 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("chunks", [None, 40])
-def test_training_a_committee_twice_gives_the_same_bits(chunks: int | None) -> None:
-    training = make_training() if chunks is None else make_training().chunk(sample=chunks)
-    fits = [GLLiMInverter(n_ensemble=3, **QUICK).fit(training) for _ in range(2)]
-    assert_same_members(*fits)
-    assert fits[0].model_.log_tail == fits[1].model_.log_tail
-    other = GLLiMInverter(n_ensemble=3, **{**QUICK, "random_state": 1}).fit(training)
-    assert other.model_id != fits[0].model_id
-
-
-def test_one_member_is_the_fit_without_a_committee() -> None:
-    single = GLLiMInverter(n_ensemble=1, **QUICK).fit(make_training())
-    assert single.model_id == fitted().model_id
-    assert_close(single.invert(make_cube()), fitted().invert(make_cube()), rtol=0.0)
-
-
-def test_all_members_have_the_latents_that_bic_chose() -> None:
-    inverter = GLLiMInverter(n_latent="bic", max_latent=2, n_ensemble=3, **QUICK).fit(make_training())
-    assert {theta.n_latent for theta in inverter.members_} == {inverter.n_latent_}
-    assert set(inverter.bics_) == {0, 1, 2}
-
-
-def test_latents_of_a_committee_are_refused() -> None:
-    with refuses(ValueError, "latents", "members are not comparable"):
-        committee(n_latent=1).invert(make_cube(), outputs=("mean", "latent"))
-    latent = xr.DataArray(np.zeros((5, 1)), dims=("sample", "latent"))
-    with refuses(ValueError, "latents", "simulate without latent="):
-        committee(n_latent=1).simulate(make_training(5)[PARAMETERS], latent)
-
-
-@pytest.mark.parametrize("n_ensemble", [0, -1, 1.5, True, "3", None])
-def test_n_ensemble_must_be_a_count(n_ensemble: Any) -> None:
-    with refuses(ValueError, f"n_ensemble={n_ensemble!r}", "integer, 1 or more"):
-        GLLiMInverter(n_ensemble=n_ensemble)
-
-
-def test_weights_of_another_name_are_refused() -> None:
-    with refuses(ValueError, "ensemble_weights='bic'", "'equal', 'evidence'"):
-        GLLiMInverter(n_ensemble=2, ensemble_weights="bic")
-
-
-def test_a_committee_starts_from_no_model_and_no_responsibilities() -> None:
-    with refuses(ValueError, "n_ensemble=2", "not a model"):
-        GLLiMInverter(n_ensemble=2, init=fitted().parameters_).fit(make_training())
-    with refuses(ValueError, "responsibilities", "n_ensemble > 1"):
-        GLLiMInverter(n_ensemble=2, **QUICK).fit(make_training(), responsibilities=np.full((150, 3), 1.0 / 3.0))
-
-
-class Stop(Exception):
-    """Raised in the middle of a run."""
-
-
-CRASHES = pytest.mark.skip(reason="members that train in threads write netCDF at once, which crashes the process")
-
-
-@pytest.mark.parametrize("chunks", [None, 40])
 @pytest.mark.parametrize("label", ["member 1, L_w = 1", "member 3, L_w = 1"])
 def test_a_stopped_committee_resumes_to_the_same_bits(tmp_path: Path, label: str, chunks: int | None) -> None:
     training = make_training() if chunks is None else make_training().chunk(sample=chunks)
