@@ -190,7 +190,7 @@ def test_all_data_checks_come_before_training(monkeypatch: pytest.MonkeyPatch) -
     def started(*arguments: Any, **options: Any) -> None:
         raise AssertionError("training has started")
 
-    monkeypatch.setattr(specinvert.inverter, "train", started)
+    monkeypatch.setattr(specinvert.fitting, "train", started)
     for case in ("parameters not in the Dataset", "NaN in training", "spectra of text", "empty training"):
         make, arguments, parts = TRAINING[case]
         with refuses(ValueError, *parts):
