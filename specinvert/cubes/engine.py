@@ -64,7 +64,15 @@ class Predictor:
         arrays = [np.ascontiguousarray(a) for theta in self.members for a in theta.arrays().values()]
         domain = (np.asarray(self.domain.low), np.asarray(self.domain.high), self.domain.log_tail)
         kinds = [(repr(theta.constraints), theta.n_latent) for theta in self.members]
-        rest = (kinds, repr(self.transforms), domain, self.by_evidence, self.least_bands, self.recalibration)
+        rest = (
+            kinds,
+            repr(self.transforms),
+            domain,
+            self.by_evidence,
+            self.least_bands,
+            self.recalibration,
+            self.held_out,
+        )
         return normalize_token((type(self).__name__, arrays, rest))
 
 
@@ -98,7 +106,7 @@ class BlockInverter:
         return [ForwardTerms.of(m if variance is None else with_noise(m, variance)) for m in members]
 
     @cached_property
-    def _levels(self) -> dict[float, float]:
+    def _levels(self) -> dict[bytes, float]:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -107,32 +115,26 @@ class BlockInverter:
     def _domain(self, added: np.ndarray | None) -> Domain:
         """The domain under the noise of the pixels: for noise of each of them, by octaves of its mean variance."""
         domain, held_out = self.predictor.domain, self.predictor.held_out
-        if held_out is None or (added is None and self.conditions.variance is None):
+        if held_out is None:
             return domain
-        shared = self.conditions.variance
         if added is None:
-            assert shared is not None
-            return replace(domain, log_tail=self._level(np.nan, shared))
+            shared = self.conditions.variance
+            return domain if shared is None else replace(domain, log_tail=self._level(shared))
         given = added > 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
             octaves = np.round(np.log2((added * given).sum(axis=1) / given.sum(axis=1)))
-        octaves = np.where(np.isfinite(octaves), octaves, -np.inf)
-        kinds, which = np.unique(octaves, return_inverse=True)
-        levels = [self._level(float(kind), np.asarray(2.0**kind)) for kind in kinds]
+        kinds, which = np.unique(np.where(np.isfinite(octaves), octaves, -np.inf), return_inverse=True)
+        levels = [self._level(np.asarray(2.0**kind)) for kind in kinds]
         return replace(domain, log_tail=np.array(levels)[which])
 
-    def _level(self, octave: float, noise: np.ndarray) -> float:
-        """The level under a noise, found once a process; ``octave`` is NaN for that of all pixels."""
-        key = -1e300 if np.isnan(octave) else octave
+    def _level(self, noise: np.ndarray) -> float:
+        """The level under a noise, a variance, variances or a covariance, found once a process."""
+        key = noise.tobytes()
         if key not in self._levels:
             predictor = self.predictor
             assert predictor.held_out is not None
-            base = float(predictor.domain.log_tail)
-            level = base
-            if np.isnan(octave) or np.isfinite(octave):
-                spectra = np.asarray(predictor.held_out, dtype=np.float64)
-                level = level_with_noise(predictor.members, spectra, base, noise)
-            self._levels[key] = level
+            base, spectra = float(predictor.domain.log_tail), np.asarray(predictor.held_out, dtype=np.float64)
+            self._levels[key] = level_with_noise(predictor.members, spectra, base, noise) if noise.any() else base
         return self._levels[key]
 
     def core_sizes(self, output: Output) -> tuple[int, ...]:

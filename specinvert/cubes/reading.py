@@ -291,8 +291,7 @@ class Reading:
         fitted = np.zeros(self.spectra.shape)
         for m, (terms, block) in enumerate(zip(self.terms, self.estimate.blocks, strict=True)):
             theta = terms.theta
-            one = replace(self.estimate, blocks=(block,))
-            mean = one.moments(False, len(self.unknown) + theta.n_latent)[0]
+            mean = block.posterior.moments(False, len(self.unknown) + theta.n_latent)[0]
             x = np.empty((len(mean), theta.A.shape[2]))
             x[:, self.unknown] = mean[:, : len(self.unknown)]
             x[:, self.n_z :] = mean[:, len(self.unknown) :]

@@ -18,6 +18,7 @@ from .forward import Prior, log_sum
 from .kernels import compiled, normalize_rows, summing
 from .mixture import Mixture
 from .parameters import GLLiMParameters
+from .spread import solve
 from .statistics import LOG_2PI
 
 PRODUCT = 8
@@ -73,20 +74,6 @@ def factor_row(lower: Array) -> float:
     return logs
 
 
-@compiled
-def solve_row(lower: Array, column: Array) -> None:
-    """Solve L L' x = ``column`` (r,) in place."""
-    size = len(lower)
-    for i in range(size):
-        for m in range(i):
-            column[i] -= lower[i, m] * column[m]
-        column[i] /= lower[i, i]
-    for i in range(size - 1, -1, -1):
-        for m in range(i + 1, size):
-            column[i] -= lower[m, i] * column[m]
-        column[i] /= lower[i, i]
-
-
 @summing
 def distance_row(residual: Array, precision: Array, maps: Array, u: Array) -> float:
     """(residual - u maps) P (residual - u maps)' + u'u; ``residual`` is overwritten."""
@@ -134,11 +121,11 @@ def solve_rows(
         logs = precision_row(own, added[n], valid[n], scale, precision)
         normal_row(residual, precision, maps, weighted, lower, u[n])
         log_det[n] = logs + factor_row(lower)
-        solve_row(lower, u[n])
+        solve(lower, u[n], u[n])
         for i in range(size):
             for j in range(size):
                 inverse[n, i, j] = 1.0 if i == j else 0.0
-            solve_row(lower, inverse[n, i])
+            solve(lower, inverse[n, i], inverse[n, i])
         distance[n] = distance_row(residual, precision, maps, u[n])
 
 

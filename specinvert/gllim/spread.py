@@ -114,7 +114,7 @@ def factor(matrix: Array, lower: Array) -> float:
 
 @compiled
 def solve(lower: Array, right: Array, solution: Array) -> None:
-    """Solve L L' x = ``right`` (L,)."""
+    """Solve L L' x = ``right`` (L,); ``solution`` may be the same array."""
     size = len(lower)
     for i in range(size):
         total = right[i]
