@@ -30,7 +30,7 @@ from strategies import (
 )
 
 from specinvert.gllim import Constraints, GLLiMParameters
-from specinvert.gllim.posterior import inverse_regression
+from specinvert.gllim.inverse import inverse_regression
 from specinvert.gllim.selection import bic, n_free_parameters
 from specinvert.gllim.statistics import log_joint_density
 

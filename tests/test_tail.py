@@ -63,12 +63,11 @@ def test_what_is_beyond_a_level_has_a_smaller_tail(
         posterior = block.posterior
         tails = log_tail(posterior.weights, posterior.distances(), block.n_valid)
         np.testing.assert_array_equal(beyond(posterior, block.n_valid, np.log(level)), tails < np.log(level))
-        weight, distance, nearest = posterior.extent()
+        weight, distance = posterior.heaviest()
         np.testing.assert_array_equal(weight, posterior.weights.max(axis=1))
         np.testing.assert_array_equal(
-            nearest, np.where(posterior.weights > 0, posterior.distances(), np.inf).min(axis=1)
+            distance, posterior.distances()[np.arange(len(weight)), posterior.weights.argmax(axis=1)]
         )
-        assert (distance >= nearest).all()
 
 
 def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from ..gllim.estimate import estimates
+from ..gllim.inverse import inverse_regression
 from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import inverse_regression
 from ..gllim.transforms import Transforms
 from .engine import BlockInverter
 from .labels import listed, pixel_coordinates, require_numbers

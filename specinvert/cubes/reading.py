@@ -11,21 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..gllim.arrays import Array
+from ..gllim.counting import count_modes, count_posterior_modes
 from ..gllim.estimate import Estimate
 from ..gllim.forward import ForwardTerms
 from ..gllim.mixture import Mixture
-from ..gllim.modes import count_modes, modes
+from ..gllim.mixture_kernels import residual_rows, rms_rows
+from ..gllim.modes import modes
 from ..gllim.physical import physical_mean_and_std, physical_moments, physical_quantiles
-from ..gllim.posterior import Rows, inverse_regression
+from ..gllim.posterior import Posterior, Rows
 from ..gllim.quantiles import cdf, highest_density, quantile
 from ..gllim.spread import crps, entropy
 from ..gllim.tail import beyond
 from ..gllim.transforms import Transforms
 from ..gllim.truncation import Truncated, truncated, truncated_quantile
 from .outputs import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS, Output
-
-SURE = 0.9
-"""A component of more weight than this leaves less than a tenth for a second mode."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,13 +103,13 @@ class Reading:
             case "latent":
                 return self._latent[:, len(self.unknown) :]
             case "n_modes":
-                return count_modes(self.mixture)
+                return self._n_modes
             case "entropy":
                 return entropy(self.mixture)
             case "residual":
                 return self._residual
             case "fit_rmse":
-                return np.asarray(np.sqrt(np.nanmean(self._residual**2, axis=1)))
+                return self._fit_rmse
             case "log_evidence":
                 return self._log_evidence
             case "flag":
@@ -288,20 +287,29 @@ class Reading:
     @cached_property
     def _residual(self) -> Array:
         """Observed spectra (n, D) less those of the posterior mean of parameters and latents."""
-        fitted = np.zeros(self.spectra.shape)
+        fitted: Array | None = None
         for m, (terms, block) in enumerate(zip(self.terms, self.estimate.blocks, strict=True)):
-            theta = terms.theta
-            mean = block.posterior.moments(False, len(self.unknown) + theta.n_latent)[0]
-            x = np.empty((len(mean), theta.A.shape[2]))
+            size = terms.theta.A.shape[2]
+            mean = block.posterior.moments(False, size - len(self.estimate.known))[0]
+            x = np.empty((len(mean), size))
             x[:, self.unknown] = mean[:, : len(self.unknown)]
             x[:, self.n_z :] = mean[:, len(self.unknown) :]
             for i in self._known_parameters:
                 assert self.known is not None
                 x[:, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])
-            spectra = inverse_regression(theta, x[:, : self.n_z], x[:, self.n_z :])
-            fitted += spectra * self.estimate.shares[:, m : m + 1]
-        with np.errstate(invalid="ignore"):
-            return np.where(np.isfinite(self.spectra), self.spectra - fitted, np.nan)
+            spectra = terms.inverse.spectra(x)
+            if len(self.terms) > 1:
+                spectra *= self.estimate.shares[:, m : m + 1]
+            fitted = spectra if fitted is None else fitted + spectra
+        assert fitted is not None
+        residual_rows(np.asarray(self.spectra, dtype=np.float64), fitted)
+        return fitted
+
+    @property
+    def _fit_rmse(self) -> Array:
+        found = np.empty(len(self.spectra))
+        rms_rows(self._residual, found)
+        return found
 
     @cached_property
     def _flag(self) -> NDArray[np.intp]:
@@ -314,15 +322,15 @@ class Reading:
             flag[(mean > self.domain.high).any(axis=1)] |= ABOVE_RANGE
         flag[self._out_of_domain()] |= OUT_OF_DOMAIN
         if self.unknown and self.interval is None:
-            unsure = np.flatnonzero(self._greatest_share() <= SURE)
-            if len(unsure):
-                several = count_modes(self.estimate.mixture(len(self.unknown), unsure)) > 1
-                flag[unsure[several]] |= MULTIMODAL
+            flag[self._n_modes > 1] |= MULTIMODAL
         return flag
 
-    def _greatest_share(self) -> Array:
-        tops = [block.posterior.weights.max(axis=1) for block in self.estimate.blocks]
-        return np.asarray(np.max(np.stack(tops, axis=1) * self.estimate.shares, axis=1)) if len(tops) > 1 else tops[0]
+    @cached_property
+    def _n_modes(self) -> NDArray[np.int64]:
+        blocks = self.estimate.blocks
+        if len(blocks) == 1 and isinstance(blocks[0].posterior, Posterior):
+            return count_posterior_modes(blocks[0].posterior, len(self.unknown))
+        return count_modes(self.mixture)
 
     def _out_of_domain(self) -> NDArray[np.bool_]:
         if self.transforms.is_identity:

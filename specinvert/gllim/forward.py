@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Array
+from .inverse import InverseTerms
 from .kernels import centre_rows, normalize_rows, prior_rows
 from .noise import with_noise
 from .parameters import GLLiMParameters
@@ -138,6 +140,11 @@ class ForwardTerms:
             root=root,
             log_constant=-0.5 * (log_det + theta.n_bands * LOG_2PI),
         )
+
+    @cached_property
+    def inverse(self) -> InverseTerms:
+        """Theta prepared for the inverse regression from all of x."""
+        return InverseTerms.of(self.theta, self.theta.A.shape[2])
 
     def derived(self, bands: NDArray[np.intp] | None, known: tuple[int, ...], noise: Array | None) -> ForwardTerms:
         """The terms of some bands, given the parameters ``known``, with noise variances added; kept a while.

@@ -129,20 +129,37 @@ def predict_rows(weights: Array, x: Array, maps: Array, spectra: Array) -> None:
 
 
 @compiled
-def extent_rows(
-    weights: Array, log_scale: Array, log_joint: Array, top_weight: Array, top_distance: Array, nearest: Array
-) -> None:
-    """Fill (n,) arrays with the greatest weight, its component's distance, and the least of those with weight.
+def residual_rows(spectra: Array, fitted: Array) -> None:
+    """Turn ``fitted`` (n, D) into what is left of ``spectra``, NaN where they are not finite."""
+    for n in range(fitted.shape[0]):
+        for d in range(fitted.shape[1]):
+            value = spectra[n, d]
+            fitted[n, d] = value - fitted[n, d] if np.isfinite(value) else np.nan
+
+
+@compiled
+def rms_rows(residual: Array, found: Array) -> None:
+    """Fill ``found`` (n,) with the root mean square of the bands (n, D) that are not NaN."""
+    for n in range(residual.shape[0]):
+        total, count = 0.0, 0
+        for d in range(residual.shape[1]):
+            if not np.isnan(residual[n, d]):
+                total += residual[n, d] * residual[n, d]
+                count += 1
+        found[n] = np.sqrt(total / count) if count else np.nan
+
+
+@compiled
+def heaviest_rows(weights: Array, log_scale: Array, log_joint: Array, weight: Array, distance: Array) -> None:
+    """Fill (n,) arrays with the greatest weight and its component's distance.
 
     ``log_scale`` is (1, K) or (n, K), as for :func:`distance_rows`.
     """
     last = len(log_scale) - 1
     for n in range(weights.shape[0]):
-        top_weight[n], top_distance[n], nearest[n] = 0.0, np.inf, np.inf
-        for k in range(weights.shape[1]):
-            weight = weights[n, k]
-            if weight != 0.0:
-                distance = max(2.0 * (log_scale[min(n, last), k] - np.log(weight) - log_joint[n]), 0.0)
-                nearest[n] = min(nearest[n], distance)
-                if weight > top_weight[n]:
-                    top_weight[n], top_distance[n] = weight, distance
+        top = 0
+        for k in range(1, weights.shape[1]):
+            top = k if weights[n, k] > weights[n, top] else top
+        weight[n], distance[n] = weights[n, top], np.inf
+        if weight[n] > 0.0:
+            distance[n] = max(2.0 * (log_scale[min(n, last), top] - np.log(weight[n]) - log_joint[n]), 0.0)

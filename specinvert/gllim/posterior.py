@@ -3,7 +3,6 @@
 Equations GLLiMtoGLLimStar and JGMM_inverse_map. Missing bands (NaN) are marginalised exactly by dropping their rows of
 A, b and Sigma, noise beyond training's is added to Sigma, parameters that are known condition every component. Rows
 that share all of this share theta, and one product a block; rows that share it with few others are solved one by one.
-The inverse regression (JGMM_forward_exp) is here too.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ from numpy.typing import NDArray
 
 from .arrays import Array
 from .forward import ForwardTerms, Prior, log_sum
-from .kernels import NEGLIGIBLE, normalize_rows, prior_rows
+from .kernels import NEGLIGIBLE, normalize_rows
 from .mixture import Mixture
-from .mixture_kernels import distance_rows, extent_rows, gather_mixtures, mixture_moments, predict_rows
-from .parameters import GLLiMParameters
+from .mixture_kernels import distance_rows, gather_mixtures, heaviest_rows, mixture_moments
 from .residuals import TILE_ROWS
 from .rowwise import RowPosterior, row_posterior
 from .workspace import Workspace
@@ -112,11 +110,11 @@ class Posterior:
         distance_rows(weights, log_scale, self.log_joint[rows], found)
         return found
 
-    def extent(self) -> tuple[Array, Array, Array]:
-        """Greatest weight (n,), the squared distance of its component, and the least one of a component with weight."""
-        found = np.empty((3, len(self.weights)))
-        extent_rows(self.weights, np.atleast_2d(self.log_scale), self.log_joint, *found)
-        return found[0], found[1], found[2]
+    def heaviest(self) -> tuple[Array, Array]:
+        """Greatest weight (n,), and the squared distance of its component."""
+        weight, distance = np.empty((2, len(self.weights)))
+        heaviest_rows(self.weights, np.atleast_2d(self.log_scale), self.log_joint, weight, distance)
+        return weight, distance
 
 
 @dataclass(frozen=True)
@@ -301,25 +299,3 @@ def alike(keys: NDArray[np.uint8]) -> Iterator[NDArray[np.intp]]:
     ends = np.cumsum(np.bincount(group))
     for start, stop in pairwise([0, *ends]):
         yield order[start:stop]
-
-
-def inverse_regression(theta: GLLiMParameters, parameters: Array, latent: Array | None = None) -> Array:
-    """Spectra (n, D) expected for parameters (n, L_t) and latents (n, L_w), eq. JGMM_forward_exp.
-
-    Without ``latent`` each component uses its prior mean c_w, the expectation given the parameters alone.
-    """
-    n_t = theta.n_parameters
-    known = parameters if latent is None else np.concatenate([parameters, latent], axis=1)
-    size = known.shape[1]
-    root = np.linalg.cholesky(theta.Gamma[:, :size, :size])
-    log_det = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-    centre, whitening = theta.c[:, :size].T.copy(), np.linalg.inv(root).transpose(1, 2, 0).copy()
-    weights, spectra = np.empty((len(known), theta.n_components)), np.zeros((len(known), theta.n_bands))
-    prior_rows(np.asarray(known, dtype=np.float64), centre, whitening, np.log(theta.pi) - 0.5 * log_det, weights)
-    normalize_rows(weights, np.empty(len(known)))
-    offset = theta.b
-    if latent is None:
-        offset = offset + np.einsum("kdl,kl->kd", theta.A[:, :, n_t:], theta.c[:, n_t:])
-    maps = np.concatenate([offset[:, None], theta.A[:, :, :size].transpose(0, 2, 1)], axis=1)
-    predict_rows(weights, np.asarray(known, dtype=np.float64), maps, spectra)
-    return spectra

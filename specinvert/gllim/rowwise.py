@@ -166,11 +166,10 @@ class RowPosterior:
         """Squared Mahalanobis distances (n, K) of the spectra to the components, given what is known."""
         return self.squared[rows]
 
-    def extent(self) -> tuple[Array, Array, Array]:
-        """See :meth:`specinvert.gllim.posterior.Posterior.extent`."""
+    def heaviest(self) -> tuple[Array, Array]:
+        """See :meth:`specinvert.gllim.posterior.Posterior.heaviest`."""
         rows, top = np.arange(len(self.weights)), self.weights.argmax(axis=1)
-        nearest = np.where(self.weights > 0.0, self.squared, np.inf).min(axis=1)
-        return self.weights[rows, top], self.squared[rows, top], nearest
+        return self.weights[rows, top], self.squared[rows, top]
 
 
 def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: Array, known: Array) -> RowPosterior:

@@ -75,30 +75,33 @@ class Distant(Protocol):
     def distances(self, rows: Any = ...) -> Array:
         """Squared distances (n, K)."""
 
-    def extent(self) -> tuple[Array, Array, Array]:
-        """Greatest weight, its component's squared distance, and the least squared distance (n,)."""
+    def heaviest(self) -> tuple[Array, Array]:
+        """Greatest weight (n,), and the squared distance of its component."""
 
 
 def beyond(posterior: Distant, n_valid: int | NDArray[np.intp], log_level: float | Array) -> NDArray[np.bool_]:
     """Whether :func:`log_tail` is below a level, one or one a row (n,).
 
-    It is where every component is beyond the level's distance, and is not where one component of weight ENOUGH makes
-    up for the level alone; in between tails are summed.
+    It is not where the heaviest component makes up for the level alone, and is where every component is beyond the
+    level's distance; in between tails are summed.
     """
-    weight, distance, nearest = posterior.extent()
+    weight, distance = posterior.heaviest()
     if np.ndim(n_valid) == 0 and np.ndim(log_level) == 0:
         limit, safe = _limits(float(log_level), int(n_valid))
     else:
         keys = np.broadcast_to(np.stack(np.broadcast_arrays(log_level, n_valid), axis=-1), (len(weight), 2))
         kinds, which = np.unique(keys, axis=0, return_inverse=True)
         limit, safe = np.array([_limits(float(level), int(count)) for level, count in kinds])[which.reshape(-1)].T
-    found = nearest > limit
-    open_rows = np.flatnonzero(~found & ~((weight >= ENOUGH) & (distance <= safe)))
-    if len(open_rows):
-        degrees = np.broadcast_to(n_valid, len(weight))[open_rows]
-        levels = np.broadcast_to(log_level, len(weight))[open_rows]
-        found[open_rows] = log_tail(posterior.weights[open_rows], posterior.distances(open_rows), degrees) < levels
-    return np.asarray(found)
+    found = np.zeros(len(weight), dtype=bool)
+    rows = np.flatnonzero(~((weight >= ENOUGH) & (distance <= safe)))
+    if len(rows):
+        shares, distances = posterior.weights[rows], posterior.distances(rows)
+        near = distances.min(axis=1, where=shares > 0.0, initial=np.inf) <= np.broadcast_to(limit, len(weight))[rows]
+        found[rows[~near]] = True
+        rows = rows[near]
+        degrees, levels = np.broadcast_to(n_valid, len(weight))[rows], np.broadcast_to(log_level, len(weight))[rows]
+        found[rows] = log_tail(shares[near], distances[near], degrees) < levels
+    return found
 
 
 def _limits(log_level: float, n_valid: int) -> tuple[Any, Any]:

@@ -1,0 +1,93 @@
+"""Gaussian mixtures reduced to fewer components, mean and covariance kept, row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .arrays import Array
+from .kernels import compiled
+from .mixture import Mixture
+from .quantiles import components
+from .spread import factor
+
+
+def merged(mixture: Mixture, n_components: int) -> Mixture:
+    """The mixture reduced to at most ``n_components`` components, mean and covariance of each row kept.
+
+    Pairs are merged one after the other, each time those with the least bound on the Kullback-Leibler divergence from
+    the mixture before (Runnalls 2007, IEEE TAES 43, 989). Rows with fewer components keep them. Mixtures of no more
+    components are returned as they are.
+
+    Raises
+    ------
+    ValueError : fewer than one component is asked for.
+    """
+    if n_components < 1:
+        raise ValueError(f"n_components must be at least 1, not {n_components}")
+    n, n_before, size = mixture.means.shape
+    if n_before <= n_components:
+        return mixture
+    weights, means = np.zeros((n, n_components)), np.zeros((n, n_components, size))
+    covariances = np.empty((n, n_components, size, size))
+    covariances[:] = np.eye(size)
+    _merge_rows(*components(mixture.weights, mixture.means, mixture.covariances), weights, means, covariances)
+    return Mixture(weights, means, covariances)
+
+
+@compiled
+def _union(
+    share: Array, means: Array, covariances: Array, i: int, j: int, mean: Array, covariance: Array, lower: Array
+) -> float:
+    """Mean and covariance of the components i and j as one; the log determinant of the covariance."""
+    both = share[i] + share[j]
+    p, q = share[i] / both, share[j] / both
+    for k in range(len(mean)):
+        mean[k] = p * means[i, k] + q * means[j, k]
+        for m in range(len(mean)):
+            spread = (means[i, k] - means[j, k]) * (means[i, m] - means[j, m])
+            covariance[k, m] = p * covariances[i, k, m] + q * covariances[j, k, m] + p * q * spread
+    return factor(covariance, lower)
+
+
+@compiled
+def _merge_rows(
+    weights: Array, means: Array, covariances: Array, new_weights: Array, new_means: Array, new_covariances: Array
+) -> None:
+    n_components, size = means.shape[1:]
+    share, centre = np.empty(n_components), np.empty((n_components, size))
+    spread, log_det = np.empty((n_components, size, size)), np.empty(n_components)
+    cost = np.empty((n_components, n_components))
+    mean, covariance, lower = np.empty(size), np.empty((size, size)), np.empty((size, size))
+    for n in range(len(weights)):
+        count = 0
+        for a in range(n_components):
+            if weights[n, a] > 0.0:
+                share[count], centre[count], spread[count] = weights[n, a], means[n, a], covariances[n, a]
+                log_det[count] = factor(spread[count], lower)
+                count += 1
+        for i in range(count):
+            for j in range(i):
+                joint = _union(share, centre, spread, i, j, mean, covariance, lower)
+                cost[i, j] = share[i] * (joint - log_det[i]) + share[j] * (joint - log_det[j])
+        while count > new_weights.shape[1]:
+            first, second = 1, 0
+            for i in range(count):
+                for j in range(i):
+                    if cost[i, j] < cost[first, second]:
+                        first, second = i, j
+            log_det[second] = _union(share, centre, spread, first, second, mean, covariance, lower)
+            share[second] += share[first]
+            centre[second], spread[second] = mean, covariance
+            count -= 1
+            share[first], centre[first] = share[count], centre[count]
+            spread[first], log_det[first] = spread[count], log_det[count]
+            for j in range(count):
+                if j != first:
+                    cost[max(first, j), min(first, j)] = cost[count, j]
+            for j in range(count):
+                if j != second:
+                    i, k = max(second, j), min(second, j)
+                    joint = _union(share, centre, spread, i, k, mean, covariance, lower)
+                    cost[i, k] = share[i] * (joint - log_det[i]) + share[k] * (joint - log_det[k])
+        for a in range(count):
+            new_weights[n, a], new_means[n, a], new_covariances[n, a] = share[a], centre[a], spread[a]
