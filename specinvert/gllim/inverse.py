@@ -8,8 +8,10 @@ import numpy as np
 
 from .arrays import Array
 from .kernels import normalize_rows, prior_rows
-from .mixture_kernels import predict_rows
 from .parameters import GLLiMParameters
+
+BLOCK_ROWS = 768
+"""Spectra a matrix product."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class InverseTerms:
     Attributes
     ----------
     centre (m, K), whitening (m, m, K), log_constant (K,) : weights and densities of x in each component.
-    maps : (K, 1 + m, D), offset and maps to spectra.
+    maps : (K (1 + m), D), offset and maps to spectra.
     """
 
     centre: Array
@@ -37,16 +39,23 @@ class InverseTerms:
             centre=theta.c[:, :size].T.copy(),
             whitening=np.linalg.inv(root).transpose(1, 2, 0).copy(),
             log_constant=np.log(theta.pi) - 0.5 * log_det,
-            maps=np.concatenate([offset[:, None], theta.A[:, :, :size].transpose(0, 2, 1)], axis=1),
+            maps=np.concatenate([offset[:, None], theta.A[:, :, :size].transpose(0, 2, 1)], axis=1).reshape(
+                -1, theta.n_bands
+            ),
         )
 
     def spectra(self, x: Array) -> Array:
         """(n, D) expected for ``x`` (n, m)."""
-        x = np.ascontiguousarray(x, dtype=np.float64)
-        weights, spectra = np.empty((len(x), len(self.log_constant))), np.zeros((len(x), self.maps.shape[2]))
-        prior_rows(x, self.centre, self.whitening, self.log_constant, weights)
-        normalize_rows(weights, np.empty(len(x)))
-        predict_rows(weights, x, self.maps, spectra)
+        spectra = np.empty((len(x), self.maps.shape[1]))
+        for start in range(0, len(x), BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            known = np.ascontiguousarray(x[rows], dtype=np.float64)
+            weights = np.empty((len(known), len(self.log_constant)))
+            prior_rows(known, self.centre, self.whitening, self.log_constant, weights)
+            normalize_rows(weights, np.empty(len(known)))
+            regressors = np.concatenate([np.ones((len(known), 1)), known], axis=1)
+            weighted = weights[:, :, None] * regressors[:, None]
+            np.matmul(weighted.reshape(len(known), -1), self.maps, out=spectra[rows])
         return spectra
 
 

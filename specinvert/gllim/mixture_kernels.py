@@ -117,18 +117,6 @@ def distance_rows(weights: Array, log_scale: Array, log_joint: Array, distances:
 
 
 @compiled
-def predict_rows(weights: Array, x: Array, maps: Array, spectra: Array) -> None:
-    """Add to ``spectra`` (n, D) the weighted [1, x] ``maps`` (K, 1 + m, D), for weights (n, K) and x (n, m)."""
-    for n in range(weights.shape[0]):
-        for k in range(weights.shape[1]):
-            if weights[n, k] != 0.0:
-                for i in range(maps.shape[1]):
-                    factor = weights[n, k] * (1.0 if i == 0 else x[n, i - 1])
-                    for d in range(maps.shape[2]):
-                        spectra[n, d] += factor * maps[k, i, d]
-
-
-@compiled
 def residual_rows(spectra: Array, fitted: Array) -> None:
     """Turn ``fitted`` (n, D) into what is left of ``spectra``, NaN where they are not finite."""
     for n in range(fitted.shape[0]):
