@@ -11,24 +11,53 @@ from typing import TYPE_CHECKING, Any
 from . import accessor as accessor
 
 if TYPE_CHECKING:
+    from .cubes.orthorectify import Lookup as Lookup
+    from .cubes.resampling import resample as resample
+    from .cubes.resampling import resample_noise as resample_noise
+    from .cubes.selection import select_bands as select_bands
     from .diagnostics.metrics import nrmse as nrmse
     from .inverter import GLLiMInverter as GLLiMInverter
     from .inverter import load_inverter as load_inverter
     from .io.open import open_cube as open_cube
+    from .io.orthorectify import orthorectify as orthorectify
+    from .io.orthorectify import read_lookup as read_lookup
+    from .io.readers import register_reader as register_reader
     from .io.writers import save_maps as save_maps
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
     "GLLiMInverter": "inverter",
+    "Lookup": "cubes.orthorectify",
     "load_inverter": "inverter",
     "nrmse": "diagnostics.metrics",
     "open_cube": "io.open",
+    "orthorectify": "io.orthorectify",
+    "read_lookup": "io.orthorectify",
+    "register_reader": "io.readers",
+    "resample": "cubes.resampling",
+    "resample_noise": "cubes.resampling",
     "save_maps": "io.writers",
+    "select_bands": "cubes.selection",
 }
 _MODULES = ("gllim", "nuisance")
 
-__all__ = ["GLLiMInverter", "gllim", "load_inverter", "nrmse", "nuisance", "open_cube", "save_maps"]
+__all__ = [
+    "GLLiMInverter",
+    "Lookup",
+    "gllim",
+    "load_inverter",
+    "nrmse",
+    "nuisance",
+    "open_cube",
+    "orthorectify",
+    "read_lookup",
+    "register_reader",
+    "resample",
+    "resample_noise",
+    "save_maps",
+    "select_bands",
+]
 
 
 def __getattr__(name: str) -> Any:

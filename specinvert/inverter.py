@@ -21,6 +21,7 @@ from .cubes.mixture import expected_spectra, label_posterior
 from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, Output, declare_outputs, declare_scores
 from .cubes.reading import Domain
 from .cubes.request import Request, read_request
+from .cubes.resampling import resample
 from .cubes.training import read_training
 from .diagnostics.calibration import Recalibration, calibration_table
 from .diagnostics.metrics import evaluation
@@ -132,6 +133,7 @@ class GLLiMInverter:
         weights: Any = None,
         noise: Any = None,
         *,
+        sensor: Any = None,
         responsibilities: Any = None,
         missing: str = "raise",
         rechunk: str | None = None,
@@ -150,7 +152,10 @@ class GLLiMInverter:
         band_dim : the band dimension, where no wavelength coordinate tells.
         weights : frequencies of the samples, a variable's name or an array; they change the prior.
         noise : one draw of it is added to every spectrum, seeded by ``random_state`` where that is a number: standard
-            deviations in the units of the spectra, one or one a band, or a :mod:`specinvert.nuisance`.
+            deviations in the units of the spectra, one or one a band, or a :mod:`specinvert.nuisance`. With ``sensor``
+            it is that of the bands kept, after resampling.
+        sensor : a cube, or what else :func:`specinvert.resample` takes: spectra are first averaged to its bands, those
+            with ``good`` False left out. Training must cover them all.
         responsibilities : (n, K) array to start from instead of ``init``.
         missing : ``"raise"`` on samples with NaN, or ``"drop"`` them.
         rechunk : ``"auto"`` to merge bands that are split into several chunks.
@@ -174,6 +179,8 @@ class GLLiMInverter:
             raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
         keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         added = None
+        if sensor is not None:
+            training = resample(training, sensor, spectra=spectra, band_dim=band_dim, good_only=True, rechunk=rechunk)
         if noise is not None:
             training, added = add_noise(training, noise, self.random_state, spectra, band_dim)
         data = read_training(
@@ -215,7 +222,7 @@ class GLLiMInverter:
         Parameters
         ----------
         cube : spectra with a band dimension at any place and any other dimensions, which keep their order. NaN bands
-            are marginalised exactly.
+            are marginalised exactly, and so are bands whose coordinate ``good`` is False.
         noise : standard deviations beyond the noise of training, in the units of the spectra: a number, one a band
             (D,), a DataArray over bands, pixels or both, or a covariance (D, D). Where one a
             pixel is NaN, the band counts as missing there.
@@ -252,7 +259,13 @@ class GLLiMInverter:
         )
         maps = apply_blocks(request.cube, request.band_dim, kernel)
         return label_maps(
-            maps, request.cube, declared, model.names, model.attrs, self._provenance(), model.spectra_units
+            maps,
+            request.cube,
+            declared,
+            model.names,
+            model.attrs,
+            self._provenance(request.remark),
+            model.spectra_units,
         )
 
     def posterior(
@@ -460,7 +473,7 @@ class GLLiMInverter:
         )
         return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
 
-    def _provenance(self) -> dict[str, str]:
+    def _provenance(self, remark: str) -> dict[str, str]:
         from . import __version__
 
         model = self._fitted()
@@ -470,7 +483,7 @@ class GLLiMInverter:
         )
         return {
             "source": f"specinvert {__version__}, GLLiM model {self.model_id}",
-            "history": f"{stamp} specinvert {__version__} invert",
+            "history": f"{stamp} specinvert {__version__} invert" + (f"; {remark}" if remark else ""),
             "training_ranges": ranges,
         }
 

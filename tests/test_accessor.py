@@ -26,7 +26,11 @@ import specinvert
 from specinvert import GLLiMInverter
 from specinvert.accessor import GLLiMDataArrayAccessor, GLLiMDatasetAccessor
 
-PUBLIC = {"GLLiMInverter", "gllim", "load_inverter", "nrmse", "nuisance", "open_cube", "save_maps"}
+PUBLIC = {
+    *("GLLiMInverter", "gllim", "load_inverter", "nrmse", "nuisance", "save_maps"),
+    *("open_cube", "orthorectify", "read_lookup", "register_reader", "Lookup"),
+    *("resample", "resample_noise", "select_bands"),
+}
 
 
 @pytest.fixture(params=["inverter", "path", "string"])

@@ -25,6 +25,9 @@ __all__ = [
     "is_wavelength_name",
     "is_wavelength_units_key",
     "match_bands",
+    "read_fwhm",
+    "read_good",
+    "wavelength_coordinate",
 ]
 
 logger = logging.getLogger(__name__)
@@ -47,6 +50,7 @@ _NAME_PREFIX = re.compile(r"^(sensorband|band)?(center|centre|central|centered|m
 _NAME_UNIT = re.compile(r"[\s_\-\[(]+(?P<unit>nm|nanomet(?:er|re)s?|um|µm|μm|microns?|micromet(?:er|re)s?)[\])]?$")
 
 _SHORTEST_NM, _LONGEST_NM = 100.0, 1e5
+_NARROWEST_NM = 0.05
 _SHOWN = 5
 
 
@@ -112,7 +116,7 @@ def find_band_dim(array: xr.DataArray, band_dim: str | None = None) -> str:
         if band_dim not in array.dims:
             raise ValueError(f"band_dim={band_dim!r} is not a dimension; the dimensions are {sizes}")
         return band_dim
-    found = [dim for dim in array.dims if _wavelength_coordinate(array, dim) is not None]
+    found = [dim for dim in array.dims if wavelength_coordinate(array, dim) is not None]
     if len(found) == 1:
         return str(found[0])
     if found:
@@ -144,7 +148,7 @@ def describe_bands(array: xr.DataArray, dim: str) -> Bands:
     if dim not in array.dims:
         raise ValueError(f"{dim!r} is not a dimension; the dimensions are {_sizes(array)}")
     size = array.sizes[dim]
-    coordinate = _wavelength_coordinate(array, dim)
+    coordinate = wavelength_coordinate(array, dim)
     if coordinate is None and dim in array.coords and length_unit(array.coords[dim].attrs.get("units")):
         coordinate = array.coords[dim]
     if coordinate is None:
@@ -166,6 +170,70 @@ def describe_bands(array: xr.DataArray, dim: str) -> Bands:
             "correct the coordinate's 'units' attribute or its values"
         )
     return Bands(dim=dim, size=size, wavelength=nanometres, unit=unit, guessed=guessed)
+
+
+def wavelength_coordinate(array: xr.DataArray, dim: Hashable) -> xr.DataArray | None:
+    """The 1-D numeric coordinate of `array` along `dim` that holds wavelengths, in its own unit; None without one.
+
+    Raises ValueError where the coordinate that should hold them holds text.
+    """
+    named: list[xr.DataArray] = [
+        coordinate
+        for name, coordinate in array.coords.items()
+        if coordinate.dims == (dim,)
+        and (is_wavelength_name(name) or coordinate.attrs.get("standard_name") in _STANDARD_NAMES)
+    ]
+    numeric = [coordinate for coordinate in named if coordinate.dtype.kind in "iuf"]
+    if named and not numeric:
+        name, kind = named[0].name, named[0].dtype
+        raise ValueError(
+            f"coordinate {name!r} along {dim!r} should hold wavelengths but holds {kind} values; use numbers"
+        )
+    if not numeric:
+        return None
+    return min(numeric, key=lambda c: (c.name != dim, str(c.name).lower() != "wavelength"))
+
+
+def read_fwhm(array: xr.DataArray, bands: Bands) -> np.ndarray | None:
+    """Full widths at half maximum (D,) of the bands in nanometres; None where `array` has no coordinate `fwhm`.
+
+    They are in the `units` of the coordinate, else in those of the wavelengths.
+
+    Raises
+    ------
+    ValueError : widths are NaN, not positive, or so small or large that they must be in another unit.
+    """
+    coordinate = array.coords.get("fwhm")
+    if coordinate is None or bands.wavelength is None or bands.unit is None or coordinate.dims != (bands.dim,):
+        return None
+    given = coordinate.attrs.get("units")
+    unit = bands.unit if is_unknown(given) else length_unit(given)
+    if unit is None:
+        raise ValueError(f"units {given!r} of 'fwhm' are not understood; convert to nm, um or m")
+    widths = np.asarray(coordinate.values, dtype=np.float64) * NM_PER_UNIT[unit]
+    bad = ~((widths >= _NARROWEST_NM) & (widths <= bands.wavelength))
+    if bad.any():
+        where = np.flatnonzero(bad)
+        raise ValueError(
+            f"'fwhm' in {unit} makes {where.size} of {widths.size} bands NaN, narrower than {_NARROWEST_NM:g} nm or "
+            f"wider than their wavelength (positions {_some(where)}, values {_some(coordinate.values[where])}); "
+            "correct the values or the coordinate's 'units', or drop those bands"
+        )
+    return widths
+
+
+def read_good(array: xr.DataArray, dim: str) -> np.ndarray | None:
+    """Which bands are good, (D,) bool; None where `array` has no coordinate `good` along `dim`.
+
+    Raises ValueError where it holds anything but True and False, or 1 and 0.
+    """
+    coordinate = array.coords.get("good")
+    if coordinate is None or coordinate.dims != (dim,):
+        return None
+    values = coordinate.values
+    if values.dtype.kind not in "biuf" or not np.isin(values, (0, 1)).all():
+        raise ValueError(f"'good' along {dim!r} holds {_some(np.unique(values))}; use True and False, or 1 and 0")
+    return np.asarray(values != 0)
 
 
 def match_bands(wanted: Bands, offered: Bands, tolerance: float = 1.0) -> np.ndarray:
@@ -209,24 +277,6 @@ def match_bands(wanted: Bands, offered: Bands, tolerance: float = 1.0) -> np.nda
     if wanted.labels is None or offered.labels is None:
         return np.arange(wanted.size)
     return _match_labels(list(wanted.labels), list(offered.labels))
-
-
-def _wavelength_coordinate(array: xr.DataArray, dim: Hashable) -> xr.DataArray | None:
-    named: list[xr.DataArray] = [
-        coordinate
-        for name, coordinate in array.coords.items()
-        if coordinate.dims == (dim,)
-        and (is_wavelength_name(name) or coordinate.attrs.get("standard_name") in _STANDARD_NAMES)
-    ]
-    numeric = [coordinate for coordinate in named if coordinate.dtype.kind in "iuf"]
-    if named and not numeric:
-        name, kind = named[0].name, named[0].dtype
-        raise ValueError(
-            f"coordinate {name!r} along {dim!r} should hold wavelengths but holds {kind} values; use numbers"
-        )
-    if not numeric:
-        return None
-    return min(numeric, key=lambda c: (c.name != dim, str(c.name).lower() != "wavelength"))
 
 
 def _check_wavelengths(values: np.ndarray, name: str, dim: str) -> None:
@@ -300,8 +350,8 @@ def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float
     more = ", ..." if missing.size > _SHOWN else ""
     raise ValueError(
         f"{missing.size} of {wanted.size} bands have no partner of their own within {tolerance:g} nm: "
-        f"{shown}{more}; resample the training spectra to the sensor's bands, drop those bands from "
-        "training, or raise tolerance"
+        f"{shown}{more}; train for the sensor's bands (fit(training, sensor=cube)), drop those bands from training, "
+        "raise tolerance, or give the cube these bands with NaN, as select_bands(drop=False) does"
     )
 
 

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import numbers
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
-from .bands import Bands, check_units, describe_bands, find_band_dim, match_bands
+from .bands import Bands, check_units, describe_bands, find_band_dim, match_bands, read_good
 from .labels import find_spectra, require_numbers, require_one_band_chunk
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Request:
-    """A cube ready for the engine: ``bands`` index its bands in the model's order, ``fill`` stands for nodata."""
+    """A cube ready for the engine.
+
+    ``bands`` index its bands in the model's order, ``fill`` stands for nodata. ``remark`` says which of them count as
+    missing, empty where none does.
+    """
 
     cube: xr.DataArray
     band_dim: str
     bands: np.ndarray
     fill: float | None
+    remark: str = ""
 
     @property
     def dtype(self) -> np.dtype:
@@ -39,8 +47,9 @@ def read_request(
 ) -> Request:
     """Find the spectra in ``data`` and match their bands to those of training.
 
-    ``tolerance`` in nm. Raises ValueError where the cube is empty, holds no numbers, is packed integers, has its bands
-    in several chunks, units that contradict training, or bands that do not match.
+    ``tolerance`` in nm. Bands whose coordinate ``good`` is False become NaN, and count as missing. Raises ValueError
+    where the cube is empty, holds no numbers, is packed integers, has its bands in several chunks, units that
+    contradict training, or bands that do not match or are all bad.
     """
     if isinstance(data, xr.Dataset):
         named = spectra_name if spectra_name in data.data_vars else None
@@ -53,15 +62,39 @@ def read_request(
         raise ValueError(f"the cube is empty, its sizes are {dict(cube.sizes)}: select at least one pixel and band")
     if not isinstance(tolerance, numbers.Real):
         raise ValueError(f"tolerance={tolerance!r} must be a number of nanometres")
+    require_unpacked(cube)
+    check_units(spectra_units, cube.attrs.get("units"), "the cube")
+    index = match_bands(bands, describe_bands(cube, dim), tolerance)
+    cube, remark = _without_bad(require_one_band_chunk(cube, dim, rechunk), dim, index)
+    return Request(cube, dim, index, fill_value(cube), remark)
+
+
+def _without_bad(cube: xr.DataArray, dim: str, index: np.ndarray) -> tuple[xr.DataArray, str]:
+    """The cube with NaN in bands marked bad, where the model uses any, and a remark on them."""
+    good = read_good(cube, dim)
+    if good is None or good[index].all():
+        return cube, ""
+    count = int((~good[index]).sum())
+    if count == index.size:
+        raise ValueError(
+            f"all {count} bands of the model are marked bad in the cube: correct its coordinate 'good', or drop it "
+            "with .drop_vars('good')"
+        )
+    number = cube if cube.dtype.kind == "f" else cube.astype(np.float64)
+    masked = number.where(xr.DataArray(good, dims=dim)).assign_attrs(cube.attrs)
+    masked.encoding = dict(cube.encoding)
+    remark = f"{count} of {index.size} bands are marked bad in the cube (good is False) and count as missing"
+    logger.info("%s", remark)
+    return masked, remark
+
+
+def require_unpacked(cube: xr.DataArray) -> None:
+    """Raise ValueError where the attributes hold a scale that is not applied."""
     if _number(cube, "scale_factor") not in (None, 1.0):
         raise ValueError(
             f"the cube is packed (scale_factor={cube.attrs['scale_factor']} in its attributes, not applied): open it "
             "with specinvert.open_cube or with mask_and_scale=True"
         )
-    check_units(spectra_units, cube.attrs.get("units"), "the cube")
-    index = match_bands(bands, describe_bands(cube, dim), tolerance)
-    cube = require_one_band_chunk(cube, dim, rechunk)
-    return Request(cube, dim, index, _fill_value(cube))
 
 
 def _band_dim(cube: xr.DataArray, bands: Bands, band_dim: str | None) -> str:
@@ -71,7 +104,7 @@ def _band_dim(cube: xr.DataArray, bands: Bands, band_dim: str | None) -> str:
     return find_band_dim(cube, band_dim)
 
 
-def _fill_value(cube: xr.DataArray) -> float | None:
+def fill_value(cube: xr.DataArray) -> float | None:
     """The value that stands for nodata, where the cube still has it in its attributes."""
     for key in ("_FillValue", "missing_value", "nodata"):
         value = _number(cube, key)

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
 from ..cubes.bands import describe_bands, find_band_dim
 from ..cubes.units import NM_PER_UNIT
-from .open import open_cube
+from .open import choose_reader, open_cube
 from .tables import open_dataset
 
 _SHOWN = 20
 
 
-def describe_file(path: str | os.PathLike[str]) -> str:
-    """Sizes, bands, units, CRS and variables of a Dataset or an image cube.
+def describe_file(path: str | os.PathLike[str], variable: str | None = None, reader: str | None = None) -> str:
+    """Reader, sizes, bands, units, sensor, CRS, pixel size and geolocation of a cube, or the variables of a Dataset.
 
-    Raises what :func:`specinvert.open_cube` raises on a file that cannot be read.
+    `variable` and `reader` as for :func:`specinvert.open_cube`; raises what that raises on a file that cannot be
+    read. Without `variable`, of a netCDF file or Zarr store all variables are listed. Files are opened lazily where
+    `open_cube` does so.
     """
-    if Path(path).suffix.lower() in (".nc", ".nc4"):
+    _, chosen = choose_reader(path, reader)
+    if chosen.name == "netcdf" and variable is None:
         data = open_dataset(path)
-        lines = [f"{os.fspath(path)}: {_sizes(data.sizes)}"]
+        lines = [f"{os.fspath(path)}: {_sizes(data.sizes)}", f"  reader {chosen.name}"]
         for name in list(data.data_vars)[:_SHOWN]:
             array = data[name]
             units = array.attrs.get("units")
@@ -31,10 +33,14 @@ def describe_file(path: str | os.PathLike[str]) -> str:
             lines += _bands(array)
         if len(data.data_vars) > _SHOWN:
             lines.append(f"  and {len(data.data_vars) - _SHOWN} more variables")
-        return "\n".join(lines + _crs(data))
-    cube = open_cube(path)
-    lines = [f"{os.fspath(path)}: {_sizes(cube.sizes)}, {cube.dtype}, {cube.nbytes / 1e6:.4g} MB"]
-    return "\n".join(lines + _bands(cube) + _crs(cube))
+        return "\n".join(lines + _place(data))
+    cube = open_cube(path, variable=variable, reader=chosen.name)
+    lines = [
+        f"{os.fspath(path)}: {_sizes(cube.sizes)}, {cube.dtype}, {cube.nbytes / 1e6:.4g} MB",
+        f"  reader {chosen.name}",
+    ]
+    lines += [f"  {key} {cube.attrs[key]}" for key in ("sensor", "units", "comment") if key in cube.attrs]
+    return "\n".join(lines + _bands(cube) + _place(cube))
 
 
 def _sizes(sizes: object) -> str:
@@ -43,9 +49,14 @@ def _sizes(sizes: object) -> str:
 
 def _bands(array: xr.DataArray) -> list[str]:
     try:
-        bands = describe_bands(array, find_band_dim(array))
+        dim = find_band_dim(array)
     except ValueError:
-        return []
+        names = array.coords["band"].values.tolist() if "band" in array.dims and "band" in array.coords else []
+        return [f"    {len(names)} bands: {', '.join(map(str, names[:_SHOWN]))}"] if names else []
+    try:
+        bands = describe_bands(array, dim)
+    except ValueError as error:
+        return [f"    {array.sizes[dim]} bands, {error}"]
     if bands.wavelength is None or bands.unit is None:
         return []
     values = bands.wavelength / NM_PER_UNIT[bands.unit]
@@ -58,8 +69,23 @@ def _bands(array: xr.DataArray) -> list[str]:
     return lines
 
 
-def _crs(data: xr.Dataset | xr.DataArray) -> list[str]:
+def _place(data: xr.Dataset | xr.DataArray) -> list[str]:
+    """CRS and pixel size of a grid, names of the geolocation of a swath."""
     import rioxarray  # noqa: F401  (registers the .rio accessor)
 
+    lines = []
     crs = data.rio.crs
-    return [] if crs is None else [f"  CRS {crs.to_string() if crs.to_epsg() is None else f'EPSG:{crs.to_epsg()}'}"]
+    if crs is not None:
+        size = ""
+        if {"x", "y"} <= set(data.indexes) and min(data.sizes["x"], data.sizes["y"]) > 1:
+            width, height = (abs(length) for length in data.rio.resolution())
+            size = f", pixels of {width:g} x {height:g} {_unit(crs)}"
+        epsg = crs.to_epsg()
+        lines.append(f"  CRS {crs.to_string() if epsg is None else f'EPSG:{epsg}'}{size}")
+    if {"lat", "lon"} <= set(data.coords) and data.coords["lat"].ndim == 2:
+        lines.append(f"  latitude and longitude of every pixel ({', '.join(map(str, data.coords['lat'].dims))})")
+    return lines
+
+
+def _unit(crs: object) -> str:
+    return "degrees" if getattr(crs, "is_geographic", False) else str(getattr(crs, "linear_units", ""))

@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..cubes.bands import is_wavelength_name, is_wavelength_units_key
-from ..cubes.units import is_unknown
+from ..cubes.units import is_unknown, length_unit
 
-_FWHM = frozenset({"fwhm", "fwhms", "fullwidthhalfmaximum", "fullwidthathalfmaximum", "bandwidth", "bandwidths"})
+_FWHM = frozenset(
+    {"fwhm", "fwhms", "fhwm", "fwmh", "fullwidthhalfmaximum", "fullwidthathalfmaximum", "bandwidth", "bandwidths"}
+)
 _GOOD = frozenset({"bbl", "badbandlist", "badbandslist", "badbandmultiplier", "good", "goodwavelengths", "goodbands"})
 _IGNORE = frozenset({"dataignorevalue", "ignorevalue", "nodata", "nodatavalue"})
-_SCALE = frozenset({"reflectancescalefactor", "reflectancescale"})
-_DATA_SUFFIXES = ("", ".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".envi")
+_SCALE = frozenset(
+    {"reflectancescalefactor", "reflectancescale", "reflectancescalingfactor", "reflectencescalefactor", "scalefactor"}
+)
+DATA_SUFFIXES = ("", ".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".envi")
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class BandTags:
     fwhm : (D,) in `unit`.
     good : (D,) bool, False for bands listed as bad.
     ignore_value : the value that stands for no data.
-    scale : factor from stored numbers to reflectance, one over ENVI's "reflectance scale factor".
+    scale : factor from stored numbers to reflectance: one over ENVI's "reflectance scale factor", which divides;
+        a factor below 1, such as 0.0001, can only be meant to multiply, and does.
     """
 
     wavelength: np.ndarray | None = None
@@ -60,7 +65,8 @@ def read_band_tags(dataset: Any, path: str) -> BandTags:
 
     Raises
     ------
-    ValueError : a list has another length than there are bands, or an entry is no number.
+    ValueError : a list has another length than there are bands, an entry is no number, or wavelengths come in
+        what is no unit of length.
     """
     whole = {**dataset.tags(), **dataset.tags(ns="ENVI")}
     each = [dataset.tags(index) for index in dataset.indexes]
@@ -83,6 +89,8 @@ def read_band_tags(dataset: Any, path: str) -> BandTags:
             unit = "um"
             wavelength = _imagery(imagery, "CENTRAL_WAVELENGTH_UM", path)
             fwhm = _imagery(imagery, "FWHM_UM", path) if any("FWHM_UM" in tags for tags in imagery) else fwhm
+    if wavelength is not None and not is_unknown(unit) and length_unit(unit) is None:
+        raise ValueError(f"{path}: wavelengths in {unit!r} are not understood; convert the metadata to nm, um or m")
     ignore = _find(whole, lambda key: _letters(key) in _IGNORE)
     factor = _find(whole, lambda key: _letters(key) in _SCALE)
     return BandTags(
@@ -91,7 +99,7 @@ def read_band_tags(dataset: Any, path: str) -> BandTags:
         fwhm=fwhm,
         good=None if good is None else good != 0,
         ignore_value=None if ignore is None else _number(ignore, "data ignore value", path),
-        scale=None if factor is None else _inverse(_number(factor, "reflectance scale factor", path), path),
+        scale=None if factor is None else _scale(_number(factor, "reflectance scale factor", path), path),
     )
 
 
@@ -107,8 +115,9 @@ def data_file_of_header(header: Path) -> Path:
         if not file.read(4).upper() == b"ENVI":
             raise ValueError(f"{header}: not an ENVI header (the first line is not 'ENVI'); give the data file")
     stem = header.with_suffix("")
-    candidates = dict.fromkeys(stem.with_name(stem.name + suffix) for suffix in _DATA_SUFFIXES)
-    found = [path for path in candidates if path.is_file() and path != header]
+    beside = [path for path in header.parent.iterdir() if path.name.startswith(stem.name) and path != header]
+    endings = {path: path.name[len(stem.name) :].lower() for path in beside if path.is_file()}
+    found = [path for suffix in DATA_SUFFIXES for path, ending in endings.items() if ending == suffix]
     if len(found) == 1:
         return found[0]
     if found:
@@ -117,20 +126,26 @@ def data_file_of_header(header: Path) -> Path:
 
 
 def check_envi_size(dataset: Any, path: str) -> None:
-    """Raise where an ENVI data file holds fewer bytes than its header promises.
+    """Raise where the size of an ENVI data file contradicts its header.
 
     Raises
     ------
-    ValueError : the file is truncated, or the header belongs to another file.
+    ValueError : the file is truncated, or holds whole bands that the header does not know of.
     """
     tags = dataset.tags(ns="ENVI")
     if tags.get("file_compression", "0").strip() not in ("", "0"):
         return
     item = np.dtype(dataset.dtypes[0]).itemsize
-    promised = int(tags.get("header_offset", 0)) + dataset.count * dataset.height * dataset.width * item
+    band = dataset.height * dataset.width * item
+    promised = int(tags.get("header_offset", 0)) + dataset.count * band
     held = Path(path).stat().st_size
     if held < promised:
         raise ValueError(f"{path}: truncated, {held} bytes where the header promises {promised}; copy it again")
+    if held > promised and (held - promised) % band == 0:
+        bands = dataset.count + (held - promised) // band
+        raise ValueError(
+            f"{path}: the header tells of {dataset.count} bands and the file holds {bands}; correct the header"
+        )
 
 
 def _letters(name: object) -> str:
@@ -163,7 +178,7 @@ def _imagery(imagery: Sequence[Mapping[str, str]], key: str, path: str) -> np.nd
     return np.array([_number(tags.get(key), f"band {i + 1}", path) for i, tags in enumerate(imagery)])
 
 
-def _inverse(factor: float, path: str) -> float:
+def _scale(factor: float, path: str) -> float:
     if not factor > 0:
         raise ValueError(f"{path}: reflectance scale factor {factor:g} is not positive; correct the header")
-    return 1.0 / factor
+    return 1.0 / factor if factor > 1 else factor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,35 +12,41 @@ import xarray as xr
 
 from ..cubes.bands import find_band_dim, is_wavelength_name
 from .chunks import Chunks, chunk_cube
+from .hdf5 import MAGIC as HDF5_MAGIC
+from .hdf5 import first_bytes
 from .header import is_fwhm_name, is_good_name
+from .open import is_zarr
+
+_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", HDF5_MAGIC)
+_SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 
 
-def open_netcdf(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
+def matches(path: Path, head: bytes) -> bool:
+    """Whether the path is a netCDF file by its first bytes or its name, an HDF5 file, or a Zarr store."""
+    return head.startswith(_MAGIC) or is_zarr(path) or (bool(head) and path.suffix.lower() in _SUFFIXES)
+
+
+def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
     """Open one variable of a netCDF file or Zarr store as a cube, its dimensions in the order of the file.
 
     See `open_cube` for the convention.
 
     Parameters
     ----------
-    path : an existing netCDF file or Zarr store; only its root group is read.
+    path : an existing netCDF file or Zarr store.
     chunks : as for `open_cube`.
-    variable : name of the cube; None for the only variable with a band dimension.
+    variable : name of the cube, with that of its group before it where it is in one ("group/name"); None for the
+        only variable of the root group with a band dimension.
 
     Raises
     ------
-    ValueError : the file is damaged; `variable` is not in it or holds no numbers; or, without `variable`,
-        none or several variables have a band dimension.
+    ValueError : the file is damaged or of another kind; `variable` is not in it or holds no numbers; or, without
+        `variable`, none or several variables have a band dimension.
     """
-    engine: Literal["zarr", "netcdf4"] = "zarr" if path.is_dir() else "netcdf4"
-    try:
-        if engine == "netcdf4":
-            _check_classic_size(path)
-        dataset = xr.open_dataset(path, engine=engine, decode_timedelta=False, cache=False, **engine_options(engine))
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        kind = "Zarr store" if engine == "zarr" else "netCDF file"
-        raise ValueError(f"{path}: not a readable {kind}, damaged or truncated ({error})") from error
+    group, _, variable = (None, "", None) if variable is None else variable.strip("/").rpartition("/")
+    dataset = open_group(path, group or None)
     dataset = dataset.set_coords([name for name in dataset.data_vars if _is_band_metadata(dataset[name])])
-    name = _choose(dataset, path, variable)
+    name = _choose(dataset, path, variable or None)
     cube = dataset[name]
     band_dim = _band_dim(cube)
     cube = _with_grid_mapping(dataset, cube)
@@ -56,6 +63,33 @@ def open_netcdf(path: Path, chunks: Chunks = "auto", variable: str | None = None
     if "grid_mapping" in source:
         cube.encoding["grid_mapping"] = source["grid_mapping"]
     return cube
+
+
+def open_group(path: Path, group: str | None = None) -> xr.Dataset:
+    """Open one group of a netCDF file or Zarr store, decoded and unread; None for the root group.
+
+    Raises
+    ------
+    PermissionError : the file may not be read.
+    ValueError : the file is damaged or of another kind, or has no such group.
+    """
+    engine: Literal["zarr", "netcdf4"] = "zarr" if path.is_dir() else "netcdf4"
+    if engine == "netcdf4":
+        head = first_bytes(path, len(HDF5_MAGIC))
+        if not head.startswith(_MAGIC):
+            raise ValueError(f"{path}: not a netCDF file, it starts with {head!r}; check how it was written or copied")
+    try:
+        if engine == "netcdf4":
+            _check_classic_size(path)
+        options = engine_options(engine)
+        return xr.open_dataset(path, engine=engine, group=group, decode_timedelta=False, cache=False, **options)
+    except PermissionError as error:
+        raise PermissionError(f"{path}: no permission to read this file") from error
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        if group is not None and re.search("group not found|no group found", str(error), re.IGNORECASE):
+            raise ValueError(f"{path}: has no group {group!r}; get the file anew, or see what it holds") from error
+        kind = "Zarr store" if engine == "zarr" else "netCDF file"
+        raise ValueError(f"{path}: not a readable {kind}, damaged or truncated ({error})") from error
 
 
 def engine_options(engine: str) -> dict[str, Any]:

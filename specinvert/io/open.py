@@ -8,26 +8,38 @@ from pathlib import Path
 import xarray as xr
 
 from .chunks import Chunks
+from .readers import Reader, find_reader, match_reader
 
-_NETCDF_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
-_NETCDF_SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
+HEAD_BYTES = 4096
 
 
-def open_cube(path: str | os.PathLike[str], chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
-    """Open an image cube lazily: netCDF, Zarr, ENVI (header or data file), GeoTIFF, or what else GDAL reads.
+def open_cube(
+    path: str | os.PathLike[str],
+    chunks: Chunks = "auto",
+    variable: str | None = None,
+    reader: str | None = None,
+) -> xr.DataArray:
+    """Open an image cube, or a table of spectra, lazily and by one convention whatever the file.
 
-    Whatever the file, the cube has NaN where there is no data, scale and offset applied, and float32 values
-    (float64 where the file holds float64). A 1-D coordinate `wavelength` keeps the unit of the file in its
-    `units`; `fwhm` and `good` (False for bands listed as bad) are there where the file tells. CRS and
-    transform are where `cube.rio` finds them. Rasters come as (y, x, wavelength), or (y, x, band) where the
-    file tells no wavelengths, then with the band names as coordinate; netCDF variables keep their dimensions.
+    Opened are products of Sentinel-2 (L2A), EnMAP (L2A), CRISM and other images with a PDS3 label, EMIT, PACE and
+    PRISMA; MATLAB and CSV files; netCDF and Zarr; ENVI (header or data file), GeoTIFF and what else GDAL reads.
+    The first reader that knows the file opens it; :func:`specinvert.register_reader` adds one.
+
+    The cube has NaN where there is no data, scale and offset applied, and float32 values (float64 where the file
+    holds float64). A 1-D coordinate `wavelength` keeps the unit of the file in its `units`; `fwhm` and `good`
+    (False for bands listed as bad or without data) are there where the file tells. CRS and transform are where
+    `cube.rio` finds them; swaths have 2-D coordinates `lat` and `lon`. Rasters come as (y, x, wavelength), or
+    (y, x, band) where the file tells no wavelengths, then with the band names as coordinate; netCDF variables
+    keep their dimensions. Attribute `sensor` names the sensor, and `comment` what was assumed.
 
     Parameters
     ----------
-    path : the file.
+    path : the file, or the folder of a product.
     chunks : "auto" keeps all bands of a pixel in one block and sizes blocks to dask's `array.chunk-size`;
         a dict gives block lengths by dimension; None reads the cube into memory.
-    variable : for netCDF, which variable; None for the only one with a band dimension.
+    variable : which of several cubes in one file: a netCDF variable or a MATLAB array by name, "10m", "20m" or
+        "60m" of Sentinel-2; None for the only or the usual one.
+    reader : the reader to use, by name, where the file does not tell that it is of that kind; None to find it.
 
     Returns
     -------
@@ -35,10 +47,11 @@ def open_cube(path: str | os.PathLike[str], chunks: Chunks = "auto", variable: s
 
     Raises
     ------
-    FileNotFoundError : no such file, or a header without its data file.
+    FileNotFoundError : no such file, or one that belongs to it is not beside it.
     PermissionError : the file may not be read.
     ValueError : the file is empty, truncated or of another kind; its band metadata do not fit its bands;
-        `variable` is missing, ambiguous or given for a raster; `chunks` names an unknown dimension.
+        `variable` is missing, ambiguous or not to be chosen; `chunks` names an unknown dimension; no reader is
+        called `reader`.
 
     Examples
     --------
@@ -46,19 +59,26 @@ def open_cube(path: str | os.PathLike[str], chunks: Chunks = "auto", variable: s
     >>> cube.dims  # doctest: +SKIP
     ('y', 'x', 'wavelength')
     """
+    file, chosen = choose_reader(path, reader)
+    cube = chosen.open(file, chunks, variable)
+    if not isinstance(cube, xr.DataArray):
+        raise TypeError(f"{file}: reader {chosen.name!r} returned {type(cube).__name__}; it must return a DataArray")
+    return cube
+
+
+def choose_reader(path: str | os.PathLike[str], name: str | None = None) -> tuple[Path, Reader]:
+    """Return the path and the reader that opens it: that called `name`, else the first that takes the file.
+
+    Raises what `open_cube` raises on a file that is missing, empty, not to be read or of no known kind.
+    """
     file = Path(path)
     head = _read_head(file)
-    if head.startswith(_NETCDF_MAGIC) or is_zarr(file):
-        from .netcdf import open_netcdf
-
-        return open_netcdf(file, chunks, variable)
-    if file.suffix.lower() in _NETCDF_SUFFIXES:
-        raise ValueError(f"{file}: not a netCDF file, it starts with {head!r}; check how it was written or copied")
-    if variable is not None:
-        raise ValueError(f"{file}: variable={variable!r} is for netCDF files, and this is none; leave it out")
-    from .raster import open_raster
-
-    return open_raster(file, chunks)
+    if name is not None:
+        return file, find_reader(name)
+    reader = match_reader(file, head)
+    if reader is None:
+        raise ValueError(f"{file}: not a file; give the path of the image file itself")
+    return file, reader
 
 
 def is_zarr(path: Path) -> bool:
@@ -69,15 +89,14 @@ def is_zarr(path: Path) -> bool:
 def _read_head(file: Path) -> bytes:
     if not file.exists():
         raise FileNotFoundError(f"{file}: no such file")
-    if is_zarr(file):
-        return b""
-    if not file.is_file():
-        raise ValueError(f"{file}: not a file; give the path of the image file itself")
     try:
+        if file.is_dir():
+            os.listdir(file)
+            return b""
         with file.open("rb") as opened:
-            head = opened.read(8)
+            head = opened.read(HEAD_BYTES)
     except PermissionError as error:
-        raise PermissionError(f"{file}: no permission to read this file") from error
+        raise PermissionError(f"{file}: no permission to read this {'folder' if file.is_dir() else 'file'}") from error
     if not head:
         raise ValueError(f"{file}: the file is empty (0 bytes); check how it was written or copied")
     return head

@@ -6,12 +6,13 @@ decoded here, band by band: rioxarray leaves scales that differ between bands un
 
 from __future__ import annotations
 
+import struct
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import rasterio
@@ -20,14 +21,39 @@ import xarray as xr
 from rasterio.errors import NotGeoreferencedWarning, RasterioError
 
 from .chunks import Chunks, chunk_cube
-from .header import BandTags, check_envi_size, data_file_of_header, read_band_tags
+from .header import DATA_SUFFIXES, BandTags, check_envi_size, data_file_of_header, read_band_tags
+
+
+def matches(path: Path, head: bytes) -> bool:
+    """Any file that no other reader takes: GDAL decides."""
+    return path.is_file()
+
+
+def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
+    """Open the file as `open_raster` does; a raster has no variables to choose from."""
+    if variable is not None:
+        raise ValueError(f"{path}: variable={variable!r} is for netCDF files, and this is none; leave it out")
+    return open_raster(path, chunks)
 
 
 @dataclass(frozen=True)
-class _Description:
-    """What decides how stored numbers become a cube; sequences have one entry a band."""
+class Description:
+    """What decides how stored numbers become a cube; sequences have one entry a band.
+
+    Attributes
+    ----------
+    tags : what the metadata say of the bands.
+    dtype : of the stored numbers.
+    shape : rows and columns.
+    nodata : the stored value that stands for no data, or None.
+    scales, offsets : value = stored * scale + offset.
+    units : of the values, where all bands have the same.
+    names : descriptions of the bands.
+    """
 
     tags: BandTags
+    dtype: np.dtype
+    shape: tuple[int, int]
     nodata: Sequence[float | None]
     scales: Sequence[float]
     offsets: Sequence[float]
@@ -52,13 +78,29 @@ def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
     FileNotFoundError : a header without its data file.
     """
     source = data_file_of_header(path) if path.suffix.lower() == ".hdr" else path
-    description = _describe(str(source))
+    return build_cube(source, describe_raster(source), chunks)
+
+
+def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.DataArray:
+    """Open a raster file lazily as a cube, decoded and labelled as `description` says.
+
+    Parameters
+    ----------
+    source : a file that GDAL opens.
+    description : from `describe_raster`, with what a reader knows better put in its place.
+    chunks : as for `open_raster`.
+    """
     with _quiet_rasterio():
         raw = rioxarray.open_rasterio(str(source), masked=False, mask_and_scale=False, cache=False)
     stored = raw.encoding.get("preferred_chunks", {})
     raw = raw.rename({raw.dims[0]: "band"}) if raw.dims[0] != "band" else raw
     raw.encoding["preferred_chunks"] = {name: stored[name] for name in ("y", "x") if name in stored}
-    dim = "band" if description.tags.wavelength is None else "wavelength"
+    listed = description.tags.wavelength
+    if listed is not None and listed.size != raw.sizes["band"]:
+        raise ValueError(
+            f"{source}: {raw.sizes['band']} bands and {listed.size} wavelengths; the metadata belong to another file"
+        )
+    dim = "band" if listed is None else "wavelength"
     if isinstance(chunks, Mapping):
         chunks = {"band" if name == dim else name: length for name, length in chunks.items()}
     cube = _decode(chunk_cube(raw, chunks, whole="band", path=str(source)), description)
@@ -69,31 +111,49 @@ def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
     return cube
 
 
-def _describe(path: str) -> _Description:
+def describe_raster(source: Path) -> Description:
+    """Collect what a raster file says of itself, and check that it is whole.
+
+    Raises
+    ------
+    ValueError : GDAL cannot read the file, it is truncated, holds several images or complex numbers, or its
+        band metadata do not fit its bands.
+    """
+    path = str(source)
+    with open_gdal(source) as dataset:
+        if dataset.subdatasets:
+            names = ", ".join(name.rsplit("/", 1)[-1] for name in dataset.subdatasets)
+            raise ValueError(f"{path}: holds several images ({names}); convert the one you need to GeoTIFF")
+        if np.dtype(dataset.dtypes[0]).kind == "c":
+            raise ValueError(f"{path}: holds complex numbers, not spectra")
+        check = _SIZE_CHECKS.get(dataset.driver)
+        if check is not None:
+            check(dataset, path)
+        tags = read_band_tags(dataset, path)
+        units = {unit or None for unit in dataset.units}
+        return Description(
+            tags=tags,
+            dtype=np.dtype(dataset.dtypes[0]),
+            shape=dataset.shape,
+            nodata=[tags.ignore_value if value is None else value for value in dataset.nodatavals],
+            scales=dataset.scales,
+            offsets=dataset.offsets,
+            units=units.pop() if len(units) == 1 else None,
+            names=dataset.descriptions,
+        )
+
+
+@contextmanager
+def open_gdal(source: Path, driver: str | None = None) -> Iterator[Any]:
+    """Open a rasterio dataset without warnings of a missing place; what GDAL cannot read is a ValueError."""
     try:
-        with _quiet_rasterio(), rasterio.open(path) as dataset:
-            if dataset.subdatasets:
-                names = ", ".join(name.rsplit("/", 1)[-1] for name in dataset.subdatasets)
-                raise ValueError(f"{path}: holds several images ({names}); convert the one you need to GeoTIFF")
-            if np.dtype(dataset.dtypes[0]).kind == "c":
-                raise ValueError(f"{path}: holds complex numbers, not spectra")
-            if dataset.driver == "ENVI":
-                check_envi_size(dataset, path)
-            elif dataset.driver == "GTiff":
-                _check_tiff_size(dataset, path)
-            tags = read_band_tags(dataset, path)
-            units = {unit or None for unit in dataset.units}
-            return _Description(
-                tags=tags,
-                nodata=[tags.ignore_value if value is None else value for value in dataset.nodatavals],
-                scales=dataset.scales,
-                offsets=dataset.offsets,
-                units=units.pop() if len(units) == 1 else None,
-                names=dataset.descriptions,
-            )
+        with _quiet_rasterio(), rasterio.open(source, driver=driver) as dataset:
+            yield dataset
     except RasterioError as error:
-        reason = str(error).replace(f"'{path}' ", "").removeprefix(f"{path}: ")
-        raise ValueError(f"{path}: not a raster file that can be read ({reason})") from error
+        reason = str(error).replace(f"'{source}' ", "").removeprefix(f"{source}: ")
+        if source.suffix.lower() in DATA_SUFFIXES[1:]:
+            reason += "; the data file of ENVI needs its header, .hdr, beside it"
+        raise ValueError(f"{source}: not a raster file that can be read ({reason})") from error
 
 
 def _check_tiff_size(dataset: Any, path: str) -> None:
@@ -109,7 +169,32 @@ def _check_tiff_size(dataset: Any, path: str) -> None:
             )
 
 
-def _decode(raw: xr.DataArray, description: _Description) -> xr.DataArray:
+def _check_jpeg2000_size(dataset: Any, path: str) -> None:
+    held = Path(path).stat().st_size
+    with Path(path).open("rb") as file:
+        bare = file.read(2) == b"\xff\x4f"  # a code stream without boxes around it
+        end = held if bare else _end_of_code_stream(file, held)
+        file.seek(max(end - 2, 0))
+        if end > held or file.read(2) != b"\xff\xd9":
+            raise ValueError(f"{path}: truncated, {held} bytes and no end of the code stream; copy it again")
+
+
+def _end_of_code_stream(file: BinaryIO, held: int) -> int:
+    """Where the box with the code stream of a JPEG 2000 file ends (ISO/IEC 15444-1, annex I)."""
+    start, kind = 0, b""
+    while start < held and kind != b"jp2c":
+        file.seek(start)
+        length, kind = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
+        if length == 1:
+            length = int.from_bytes(file.read(8), "big")
+        start += max(length, 8) if length else held - start
+    return start
+
+
+_SIZE_CHECKS = {"ENVI": check_envi_size, "GTiff": _check_tiff_size, "JP2OpenJPEG": _check_jpeg2000_size}
+
+
+def _decode(raw: xr.DataArray, description: Description) -> xr.DataArray:
     dtype = np.dtype(np.float64 if raw.dtype == np.float64 else np.float32)
     cube = raw.astype(dtype)
     nodata = np.array([np.nan if value is None else value for value in description.nodata], dtype=np.float64)
@@ -132,7 +217,7 @@ def _per_band(values: np.ndarray) -> xr.DataArray | np.generic:
     return values[0] if (values == values[0]).all() else xr.DataArray(values, dims="band")
 
 
-def _label(cube: xr.DataArray, description: _Description) -> xr.DataArray:
+def _label(cube: xr.DataArray, description: Description) -> xr.DataArray:
     tags = description.tags
     cube = cube.drop_vars([name for name, coordinate in cube.coords.items() if "band" in coordinate.dims])
     dim = "band" if tags.wavelength is None else "wavelength"

@@ -1,0 +1,67 @@
+"""Maps and cubes of a swath to the grid of a map, with its CRS and transform."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import xarray as xr
+from affine import Affine
+
+from ..cubes.orthorectify import Lookup, resample
+from .convention import Data, georeferenced
+from .readers.emit import read_lookup
+
+__all__ = ["Lookup", "orthorectify", "read_lookup"]
+
+_NAME = "values to orthorectify"
+
+
+def orthorectify(maps: Data, lookup: Lookup | str | os.PathLike[str]) -> Data:
+    """Resample maps, or a cube, from the geometry of a swath to that of a map: nearest neighbour, lazy where they are.
+
+    Inverting the swath and resampling the maps costs less than the other way round, and inverts each spectrum once.
+    Pixels of the map that have none of the swath are NaN, and have the nodata bit in quality flags. Memory holds
+    a few blocks, and for each the smallest rectangle of the swath that holds its pixels.
+
+    Parameters
+    ----------
+    maps : Dataset or DataArray over both dimensions of the swath; all of it, not a part.
+    lookup : the EMIT file that the cube came from, or a :class:`specinvert.Lookup`.
+
+    Returns
+    -------
+    The same kind of object over (y, x), with `x`, `y`, CRS and transform where `maps.rio` and
+    :func:`specinvert.save_maps` find them. Attributes and data types are those of `maps`.
+
+    Raises
+    ------
+    TypeError : `maps` is neither Dataset nor DataArray, or `lookup` neither a Lookup nor a path.
+    FileNotFoundError, PermissionError : the file is missing or may not be read.
+    ValueError : the file has no lookup table; the lookup is of another swath or points outside; or `maps` lacks
+        the swath's dimensions or has flags without a bit for no data.
+
+    Examples
+    --------
+    >>> maps = inverter.invert(open_cube("EMIT_L2A_RFL.nc"))  # doctest: +SKIP
+    >>> save_maps(orthorectify(maps, "EMIT_L2A_RFL.nc"), "maps.tif")  # doctest: +SKIP
+    """
+    if not isinstance(maps, xr.DataArray | xr.Dataset):
+        raise TypeError(f"maps must be a Dataset or DataArray, not {type(maps).__name__}")
+    table = _lookup(lookup)
+    transform = Affine.from_gdal(*table.transform)
+    if isinstance(maps, xr.DataArray):
+        made = resample(maps.to_dataset(name=_NAME), table)[_NAME].rename(maps.name)
+        return georeferenced(made, table.crs, transform, "the lookup")
+    return georeferenced(resample(maps, table), table.crs, transform, "the lookup")
+
+
+def _lookup(lookup: Lookup | str | os.PathLike[str]) -> Lookup:
+    if isinstance(lookup, Lookup):
+        return lookup
+    if not isinstance(lookup, str | os.PathLike):
+        raise TypeError(f"lookup must be a Lookup or the path of a file with one, not {type(lookup).__name__}")
+    path = Path(lookup)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    return read_lookup(path)

@@ -1,0 +1,184 @@
+"""A training set of vegetation canopies: PROSPECT-D and SAIL as the `prosail` package computes them.
+
+`prosail` is optional and imported when first used.  Imports NumPy, SciPy and xarray;
+bands are averaged by `cubes.responses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.stats import qmc, truncnorm
+
+from specinvert.cubes.responses import Cells, Sensor, band_weights, read_sensor
+from specinvert.physics.mixing import reflectance_attrs, wavelength_attrs
+
+FloatArray = NDArray[np.float64]
+Prior = tuple[float, float] | tuple[float, float, float, float] | Callable[[Mapping[str, FloatArray]], FloatArray]
+
+_GRID_NM = np.arange(400.0, 2501.0)
+_LEAST_COVERAGE = 0.9
+
+
+@dataclass(frozen=True)
+class CanopyParameter:
+    """One parameter of PROSAIL: its prior, and its labels.
+
+    The prior is uniform, or a normal distribution cut to the range where `mean` and `std` are given.
+    """
+
+    low: float
+    high: float
+    units: str
+    long_name: str
+    mean: float | None = None
+    std: float | None = None
+
+    def from_unit(self, fraction: FloatArray) -> FloatArray:
+        """Map numbers in 0..1 onto the prior."""
+        if self.mean is None or self.std is None:
+            return self.low + (self.high - self.low) * fraction
+        a, b = (self.low - self.mean) / self.std, (self.high - self.mean) / self.std
+        return np.asarray(truncnorm.ppf(fraction, a, b, self.mean, self.std))
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """Attributes of a variable that holds this parameter."""
+        return {"units": self.units, "long_name": self.long_name}
+
+
+PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
+    {
+        "leaf_structure": CanopyParameter(1.0, 2.5, "1", "leaf structure parameter", 1.5, 0.3),
+        "chlorophyll": CanopyParameter(0.0, 100.0, "ug cm-2", "leaf chlorophyll content", 45.0, 30.0),
+        "carotenoids": CanopyParameter(0.0, 25.0, "ug cm-2", "leaf carotenoid content", 10.0, 5.0),
+        "anthocyanins": CanopyParameter(0.0, 5.0, "ug cm-2", "leaf anthocyanin content"),
+        "brown_pigments": CanopyParameter(0.0, 0.5, "1", "brown pigments in arbitrary units"),
+        "leaf_water": CanopyParameter(0.001, 0.05, "cm", "equivalent water thickness of the leaf", 0.015, 0.01),
+        "dry_matter": CanopyParameter(0.001, 0.02, "g cm-2", "leaf dry matter content", 0.006, 0.004),
+        "lai": CanopyParameter(0.0, 8.0, "1", "leaf area index"),
+        "leaf_angle": CanopyParameter(30.0, 70.0, "degree", "mean leaf inclination"),
+        "hotspot": CanopyParameter(0.01, 0.5, "1", "hot spot size parameter"),
+        "soil_brightness": CanopyParameter(0.3, 1.2, "1", "soil brightness factor"),
+        "soil_dryness": CanopyParameter(0.0, 1.0, "1", "share of dry soil, the rest is wet"),
+        "sun_zenith": CanopyParameter(20.0, 60.0, "degree", "solar zenith angle"),
+        "view_zenith": CanopyParameter(0.0, 10.0, "degree", "view zenith angle"),
+        "relative_azimuth": CanopyParameter(0.0, 180.0, "degree", "azimuth between sun and observer"),
+    }
+)
+"""PROSAIL's parameters and the priors `simulate_prosail` draws from."""
+
+
+def simulate_prosail(
+    n_samples: int,
+    *,
+    priors: Mapping[str, Prior] | None = None,
+    sensor: Any = None,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Make a training set of canopy reflectances by PROSPECT-D and 4SAIL (prosail), about 5 ms each.
+
+    Parameters
+    ----------
+    n_samples
+        How many canopies, at least 1.
+    priors
+        Other priors for some of `PARAMETERS`: (low, high), uniform and constant where both are equal; (low, high, mean,
+        std), normal and cut to the range; or a function of the drawn values, {name: (sample,)}, for a parameter that
+        follows others: `{"carotenoids": lambda drawn: 0.223 * drawn["chlorophyll"] + 1.0}`.
+    sensor
+        Bands to average to, as `cubes.resampling.resample` takes them: a cube with coordinates `wavelength` and `fwhm`,
+        a table of responses, or (centres, fwhm) in nm; Gaussians reach 1.5 FWHM to either side.  None keeps PROSAIL's
+        own 2101 wavelengths, 400 to 2500 nm.
+    seed
+        Of the Latin hypercube, which depends on nothing else but n_samples.
+
+    Returns
+    -------
+    Dataset with `reflectance` (sample, band), the bidirectional reflectance factor, the sensor's coordinates (or
+    `wavelength` in nm), and all of `PARAMETERS` over sample, with units and long names.  No noise is added.
+
+    Raises
+    ------
+    ImportError
+        If `prosail` is not installed.
+    ValueError
+        If an argument is out of range, a name is unknown, or a band lies by more than 10 % outside 400 to 2500 nm.
+    """
+    if n_samples < 1:
+        raise ValueError(f"n_samples is {n_samples}; ask for at least 1 canopy")
+    target, weights = (None, None) if sensor is None else _bands(sensor)
+    values = _draw(n_samples, priors or {}, seed)
+    try:
+        from prosail import run_prosail
+    except ImportError as error:
+        raise ImportError("simulate_prosail needs the package prosail; pip install prosail") from error
+    spectra = np.empty((n_samples, _GRID_NM.size if weights is None else len(weights)))
+    for row, p in enumerate(zip(*values.values(), strict=True)):
+        structure, chl, car, ant, brown, water, dry, lai, angle, hotspot, bright, dryness, sun, view, azimuth = p
+        fine = run_prosail(
+            *(structure, chl, car, brown, water, dry, lai, angle, hotspot, sun, view, azimuth),
+            ant=ant,
+            prospect_version="D",
+            rsoil=bright,
+            psoil=dryness,
+        )
+        spectra[row] = fine if weights is None else weights @ fine
+    dim = "wavelength" if target is None else target.dim
+    return xr.Dataset(
+        {
+            "reflectance": (("sample", dim), spectra, reflectance_attrs()),
+            **{name: ("sample", value, PARAMETERS[name].attrs) for name, value in values.items()},
+        },
+        coords={dim: (dim, _GRID_NM, wavelength_attrs())} if target is None else target.coords,
+        attrs={"source": "PROSPECT-D and 4SAIL by prosail"},
+    )
+
+
+def _bands(sensor: Any) -> tuple[Sensor, FloatArray]:
+    """The sensor's bands and the weights (band, 2101) of PROSAIL's wavelengths in each."""
+    target = read_sensor(sensor, reach=1.5)
+    weights, covered = band_weights(target.response, Cells.of(_GRID_NM, None))
+    poor = covered < _LEAST_COVERAGE
+    if poor.any():
+        raise ValueError(
+            f"band at {target.centre[poor][0]:g} nm lies outside 400 to 2500 nm, which PROSAIL covers, by "
+            f"{100 * (1 - covered[poor][0]):.0f} %; leave it out"
+        )
+    return target, weights
+
+
+def _draw(n: int, priors: Mapping[str, Prior], seed: int) -> dict[str, FloatArray]:
+    """All parameters, in the order of `PARAMETERS`."""
+    unknown = [name for name in priors if name not in PARAMETERS]
+    if unknown:
+        raise ValueError(f"priors names {', '.join(unknown)}; choose from {', '.join(PARAMETERS)}")
+    chosen = dict(PARAMETERS)
+    followers = {}
+    for name, prior in priors.items():
+        if callable(prior):
+            followers[name] = prior
+        else:
+            chosen[name] = _with_prior(name, chosen[name], prior)
+    unit = qmc.LatinHypercube(len(PARAMETERS), rng=np.random.default_rng(seed)).random(n).T
+    values = {name: p.from_unit(u) for (name, p), u in zip(chosen.items(), unit, strict=True)}
+    free = MappingProxyType({name: value for name, value in values.items() if name not in followers})
+    for name, follow in followers.items():
+        values[name] = np.broadcast_to(np.asarray(follow(free), dtype=np.float64), (n,)).copy()
+    return values
+
+
+def _with_prior(name: str, parameter: CanopyParameter, prior: tuple[float, ...]) -> CanopyParameter:
+    if len(prior) not in (2, 4) or not 0.0 <= prior[0] <= prior[1] < np.inf:
+        raise ValueError(f"prior of {name} is {prior}; give (low, high) or (low, high, mean, std), 0 <= low <= high")
+    low, high, *normal = prior
+    if normal and not normal[1] > 0.0:
+        raise ValueError(f"prior of {name} has std {normal[1]:g}; it must be above 0")
+    mean, std = normal or (None, None)
+    return replace(parameter, low=low, high=high, mean=mean, std=std)
