@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from .inverter import GLLiMInverter
 
 
@@ -35,7 +38,7 @@ class GLLiMDataArrayAccessor(_Accessor):
 
 @xr.register_dataset_accessor("gllim")  # type: ignore[no-untyped-call]
 class GLLiMDatasetAccessor(_Accessor):
-    """``training.gllim.fit(...)`` and ``cube.gllim.invert(inverter)`` on a Dataset."""
+    """``training.gllim.fit(...)``, ``cube.gllim.invert(inverter)`` and ``maps.gllim.plot()`` on a Dataset."""
 
     def fit(self, *args: Any, **options: Any) -> GLLiMInverter:
         """Train a :class:`specinvert.GLLiMInverter` on this Dataset, and return it.
@@ -51,6 +54,15 @@ class GLLiMDatasetAccessor(_Accessor):
     def evaluate(self, inverter: GLLiMInverter | str | PathLike[str], **options: Any) -> xr.Dataset:
         """Compare estimates with the parameters in this Dataset: :meth:`specinvert.GLLiMInverter.evaluate`."""
         return _inverter(inverter).evaluate(self._data, **options)
+
+    def plot(self, parameters: Sequence[str] | None = None, truth: xr.Dataset | None = None) -> Figure:
+        """Draw these results, maps or rows: :func:`specinvert.diagnostics.plots.plot_results`.
+
+        A matplotlib Figure; ``specinvert.diagnostics.plots.save_figure`` writes it.
+        """
+        from .diagnostics.plots import plot_results
+
+        return plot_results(self._data, truth, parameters)
 
 
 def _inverter(given: GLLiMInverter | str | PathLike[str]) -> GLLiMInverter:

@@ -2,11 +2,8 @@
 
 import io
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import dask.array as da
@@ -85,30 +82,6 @@ def test_a_stopped_run_leaves_no_file_and_resumes_to_the_same_maps(tmp_path: Pat
     specinvert.save_maps(lazy_maps(), tmp_path / f"once-{name}")
     assert_close(reopened(path), reopened(tmp_path / f"once-{name}"), 0.0)
     assert not side_folder(path).exists()
-
-
-def test_a_run_killed_outright_can_be_resumed(tmp_path: Path) -> None:
-    path = tmp_path / "maps.nc"
-    script = f"""
-import sys, time
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_blocks import lazy_maps
-import specinvert
-def slow(state):
-    print(state.blocks, flush=True)
-    time.sleep(30 if state.blocks == 2 else 0)
-specinvert.save_maps(lazy_maps(), {str(path)!r}, progress=slow)
-"""
-    run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert run.stdout is not None
-    while int(run.stdout.readline()) < 2:
-        time.sleep(0.01)
-    os.kill(run.pid, signal.SIGKILL)
-    run.wait()
-    run.stdout.close()
-    assert not path.exists()
-    specinvert.save_maps(lazy_maps(), path, resume=True)
-    assert_close(reopened(path)[["water"]], lazy_maps().compute()[["water"]], 0.0)
 
 
 READ_INVERT_WRITE = """

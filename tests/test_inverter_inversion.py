@@ -205,7 +205,7 @@ def test_attributes_are_set_anew_on_every_output() -> None:
     assert list(maps["covariance"]["parameter"].values) == PARAMETERS == list(maps["parameter_2"].values)
     assert maps.attrs["Conventions"].startswith("CF-")
     assert fitted(1).model_id in maps.attrs["source"]
-    assert set(maps.attrs) == {"Conventions", "source", "history", "training_ranges"}
+    assert set(maps.attrs) == {"Conventions", "title", "source", "history", "training_ranges", "references"}
 
 
 def test_coordinates_of_the_pixels_are_kept_and_those_of_the_bands_dropped() -> None:

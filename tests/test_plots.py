@@ -11,8 +11,12 @@ import xarray as xr
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
+import specinvert  # noqa: F401  (registers .gllim)
+from specinvert.diagnostics.evaluation_plots import MAX_POINTS
+from specinvert.diagnostics.map_plots import MAX_SIDE
 from specinvert.diagnostics.metrics import evaluation
-from specinvert.diagnostics.plots import MAX_SIDE, plot_evaluation, plot_maps, save_figure
+from specinvert.diagnostics.plots import plot_evaluation, plot_maps, plot_results, plot_table, save_figure
+from specinvert.diagnostics.table_plots import MAX_BARS, MAX_ROWS
 
 MASKS = np.array([1, 2, 4], dtype=np.uint8)
 MEANINGS = "nodata partial_bands out_of_domain"
@@ -143,6 +147,34 @@ def test_large_maps_are_thinned(maps):
     assert images(plot_maps(big))[0].images[0].get_array().shape[1] <= MAX_SIDE
 
 
+def test_shares_of_flags_are_of_every_pixel_of_a_thinned_map():
+    flags = np.zeros((2, 2 * MAX_SIDE + 2), np.uint8)
+    flags[:, 1::6] = 4  # between the pixels that are drawn
+    flagged = {"flag_masks": MASKS, "flag_meanings": MEANINGS}
+    big = xr.Dataset({"ice": (("y", "x"), 0.0 * flags), "quality_flag": (("y", "x"), flags, flagged)})
+    assert legend_texts(plot_maps(big)) == ["none (83 %)", "out of domain (17 %)"]
+
+
+def test_pixels_have_the_shape_that_their_coordinates_give_them(maps):
+    bare = maps[["ice"]].drop_vars(["x", "y"])
+    degrees = {"lat": 60.0 - 0.1 * np.arange(12), "lon": 0.1 * np.arange(20)}
+    on_globe = bare.rename(y="lat", x="lon").assign_coords(degrees)
+    assert images(plot_maps(on_globe))[0].get_aspect() == pytest.approx(1 / np.cos(np.radians(59.45)))
+    oblong = bare.assign_coords(y=3.0 * np.arange(12), x=1.0 * np.arange(20))
+    assert images(plot_maps(oblong))[0].get_aspect() == 1.0
+    other = oblong.assign_coords(y=("y", oblong.y.values, {"units": "s"}), x=("x", oblong.x.values, {"units": "m"}))
+    assert images(plot_maps(other))[0].get_aspect() == pytest.approx(1 / 3)
+    uneven = oblong.assign_coords(y=np.arange(12.0) ** 2)
+    assert images(plot_maps(uneven))[0].images[0].get_extent() == [-0.5, 19.5, 11.5, -0.5]
+
+
+def test_names_and_units_with_dollar_signs_are_drawn_as_they_are(maps, tmp_path):
+    odd = maps[["ice"]].rename(ice=r"$\frac{ice")
+    odd[r"$\frac{ice"].attrs["units"] = "$m^$"
+    save_figure(plot_maps(odd), tmp_path / "odd.png", dpi=30)
+    save_figure(plot_table(odd.isel(y=0)), tmp_path / "table.png", dpi=30)
+
+
 def test_lazy_maps_are_computed_once(maps, truth):
     calls = []
 
@@ -196,6 +228,18 @@ def test_an_evaluation_pairs_by_position_in_any_dimension_order(maps, truth):
     np.testing.assert_allclose(y, 1.1 * x)
 
 
+def test_many_pairs_are_drawn_as_a_density_of_all_of_them():
+    rng = np.random.default_rng(0)
+    truth = xr.Dataset({"p": ("sample", rng.random(MAX_POINTS + 2))})
+    estimates = truth + 0.01
+    estimates["p"][0], estimates["p"][1] = np.nan, 1e6
+    figure = plot_evaluation(estimates, truth, evaluation(estimates, truth, ["p"]))
+    (cells,) = figure.axes[0].collections
+    counts = cells.get_array()
+    assert MAX_POINTS - 10 <= counts.sum() <= MAX_POINTS
+    assert figure.axes[0].get_ylim()[1] < 2.0
+
+
 def test_samples_without_any_pair_still_give_a_panel(tmp_path):
     empty = xr.Dataset({"p": ("sample", [np.nan, 1.0])})
     truth = xr.Dataset({"p": ("sample", [1.0, np.nan])})
@@ -240,3 +284,70 @@ def test_without_matplotlib_the_error_says_what_to_install(maps, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'specinvert\[plot\]'"):
         plot_maps(maps)
+
+
+@pytest.fixture
+def table():
+    n = 30
+    values = np.linspace(0.0, 1.0, n)
+    flags = np.where(np.arange(n) < 3, 4, 0).astype(np.uint8)
+    return xr.Dataset(
+        {
+            "lai": ("plot", values, {"units": "m2 m-2"}),
+            "lai_std": ("plot", np.full(n, 0.1)),
+            "water": ("plot", 10 * values),
+            "quality_flag": ("plot", flags, {"flag_masks": MASKS, "flag_meanings": MEANINGS}),
+        },
+        coords={"plot": ("plot", 100 + np.arange(n))},
+    )
+
+
+def test_a_table_has_a_panel_a_parameter_with_its_intervals_flags_and_truth(table):
+    figure = plot_table(table, truth=table[["lai", "water"]] + 0.05)
+    lai, water = figure.axes
+    assert (lai.get_ylabel(), water.get_ylabel(), water.get_xlabel()) == ("lai (m2 m-2)", "water", "plot")
+    labels = [text.get_text() for text in lai.get_legend().get_texts()]
+    assert labels == ["± 1 std", "estimated", "true", "flagged (10 %)"]
+    ends = np.array([segment[:, 1] for segment in lai.collections[0].get_segments()])
+    np.testing.assert_allclose(ends, table.lai.values[:, None] + [-0.1, 0.1])
+    places, rings = lai.lines[-1].get_data()
+    np.testing.assert_array_equal(places, [100, 101, 102])
+    np.testing.assert_array_equal(rings, table.lai[:3])
+    assert not water.collections
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "label"),
+    [
+        (("ci80_lower", "ci80_upper"), "central 80 %"),
+        (("hdi95_lower", "hdi95_upper"), "shortest 95 %"),
+        (("q05", "q95"), "central 90 %"),
+    ],
+)
+def test_intervals_that_were_asked_for_go_before_deviations(table, suffixes, label):
+    for suffix, shift in zip(suffixes, (-0.3, 0.4), strict=True):
+        table[f"lai_{suffix}"] = table.lai + shift
+    lai = plot_table(table, parameters=["lai"]).axes[0]
+    assert lai.get_legend().get_texts()[0].get_text() == label
+    np.testing.assert_allclose(lai.collections[0].get_segments()[0][:, 1], [-0.3, 0.4], atol=1e-12)
+
+
+def test_long_tables_are_thinned_and_have_bands_for_bars(table):
+    n = 2 * MAX_ROWS
+    long = xr.Dataset({"p": ("row", np.arange(n)), "p_std": ("row", np.ones(n))}).chunk(row=1000)
+    ax = plot_table(long).axes[0]
+    places, values = ax.lines[0].get_data()
+    assert MAX_BARS < len(places) <= MAX_ROWS
+    np.testing.assert_array_equal(places, values)
+    assert len(ax.collections[0].get_paths()) == 1
+
+
+def test_results_are_drawn_as_their_dimensions_ask_through_the_accessor_too(maps, table, truth):
+    assert len(images(maps.gllim.plot(["ice"], truth))) == 4
+    assert [ax.get_ylabel() for ax in table.gllim.plot(parameters=["water"]).axes] == ["water"]
+    with pytest.raises(ValueError, match="results along one dimension"):
+        plot_table(maps)
+    with pytest.raises(ValueError, match=r"isel\(time=0\)"):
+        plot_results(maps.expand_dims(time=2))
+    with pytest.raises(ValueError, match="crop both"):
+        table.gllim.plot(truth=table.isel(plot=slice(3, None)))

@@ -9,6 +9,10 @@ import xarray as xr
 from .outputs import IN_SPECTRA_UNITS, UNITLESS, Output, describe, flag_attrs
 
 CONVENTIONS = "CF-1.11"
+REFERENCES = (
+    "Deleforge, A., Forbes, F. and Horaud, R. (2015): High-dimensional regression with Gaussian mixtures and "
+    "partially-latent response variables. Statistics and Computing 25, 893-911, doi:10.1007/s11222-014-9461-5"
+)
 
 
 def grid_mapping_of(cube: xr.DataArray) -> str | None:
@@ -41,8 +45,14 @@ def label_maps(
             maps = maps.assign_coords({dim: list(parameters)})
     if "latent" in maps.coords and maps["latent"].ndim > 1:
         maps = maps.reset_coords("latent")  # xarray takes a variable named as one of its dimensions for a coordinate
-    maps.attrs = {"Conventions": CONVENTIONS, **provenance}
+    names = [_long_name(parameter, attrs) for parameter in parameters]
+    title = f"Estimates of {', '.join(names)} from spectra" if names else "Latent dimensions of spectra"
+    maps.attrs = {"Conventions": CONVENTIONS, "title": title, **provenance, "references": REFERENCES}
     return maps
+
+
+def _long_name(parameter: str, attrs: Mapping[str, Mapping[str, str]]) -> str:
+    return attrs.get(parameter, {}).get("long_name", parameter.replace("_", " "))
 
 
 def _attrs(
@@ -60,7 +70,7 @@ def _attrs(
         return made if units is None else made | {"units": units}
     parameter = parameters[output.index]
     own = dict(attrs.get(parameter, {}))
-    long_name = own.get("long_name", parameter.replace("_", " "))
+    long_name = _long_name(parameter, attrs)
     if output.kind != "mean":
         made = {"long_name": describe(output, long_name)}
         if "units" in own:

@@ -83,14 +83,12 @@ def coverage(pit: xr.Dataset, levels: Sequence[float] = LEVELS) -> xr.Dataset:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = inside / n
         error = np.where(n > 0, np.sqrt(levels_ * (1 - levels_) / n), np.nan)
-    dims = ("parameter", "level")
-    return xr.Dataset(
-        {
-            "coverage": (dims, share, {"long_name": "share of truths inside the interval", "units": "1"}),
-            "standard_error": (dims, error, {"long_name": "standard error if calibrated", "units": "1"}),
-        },
-        coords=_parameter(values) | {"level": ("level", levels_, {"long_name": "level of interval", "units": "1"})},
-    )
+    columns = {
+        "coverage": (share, "share of truths inside the interval"),
+        "standard_error": (error, "standard error if calibrated"),
+    }
+    level = {"level": ("level", levels_, {"long_name": "level of interval", "units": "1"})}
+    return _table(values, columns, ("level",)).assign_coords(level)
 
 
 def pit_histogram(pit: xr.Dataset, bins: int = 20) -> xr.Dataset:
@@ -134,15 +132,14 @@ def pit_histogram(pit: xr.Dataset, bins: int = 20) -> xr.Dataset:
         band = [
             np.where(n > 0, binom.ppf(p, n, 1 / bins), np.nan) * bins / n for p in (0.5 - _BAND / 2, 0.5 + _BAND / 2)
         ]
-    return xr.Dataset(
-        {
-            "density": (("parameter", "bin"), density, {"long_name": "density of PIT values", "units": "1"}),
-            "band_lower": ("parameter", band[0], {"long_name": "0.5 % quantile if uniform", "units": "1"}),
-            "band_upper": ("parameter", band[1], {"long_name": "99.5 % quantile if uniform", "units": "1"}),
-            "n": ("parameter", n, {"long_name": "number of PIT values", "units": "1"}),
-        },
-        coords=_parameter(values)
-        | {"bin": 0.5 * (edges[1:] + edges[:-1]), "bin_lower": ("bin", edges[:-1]), "bin_upper": ("bin", edges[1:])},
+    columns = {
+        "density": (density, "density of PIT values"),
+        "band_lower": (band[0], "0.5 % quantile if uniform"),
+        "band_upper": (band[1], "99.5 % quantile if uniform"),
+        "n": (n, _UNIFORMITY["n"]),
+    }
+    return _table(values, columns, ("bin",)).assign_coords(
+        bin=0.5 * (edges[1:] + edges[:-1]), bin_lower=("bin", edges[:-1]), bin_upper=("bin", edges[1:])
     )
 
 
@@ -184,13 +181,7 @@ def uniformity(pit: xr.Dataset) -> xr.Dataset:
         columns["mean"].append(u.mean() if u.size else np.nan)
         columns["variance"].append(u.var() if u.size else np.nan)
         columns["n"].append(u.size)
-    return xr.Dataset(
-        {
-            name: ("parameter", np.array(column), {"long_name": _UNIFORMITY[name], "units": "1"})
-            for name, column in columns.items()
-        },
-        coords=_parameter(values),
-    )
+    return _table(values, {name: (np.array(column), _UNIFORMITY[name]) for name, column in columns.items()})
 
 
 def calibration_table(pit: xr.Dataset) -> xr.Dataset:
@@ -394,5 +385,15 @@ def _quantiles(u: Array) -> Array:
     return np.asarray((1 - IDENTITY_SHARE) * inverse + IDENTITY_SHARE * GRID)
 
 
-def _parameter(values: Mapping[str, Array]) -> dict[str, tuple[str, list[str], dict[str, str]]]:
-    return {"parameter": ("parameter", list(values), {"long_name": "estimated parameter"})}
+def _table(
+    values: Mapping[str, Array], columns: Mapping[str, tuple[np.ndarray, str]], dims: tuple[str, ...] = ()
+) -> xr.Dataset:
+    """A Dataset over parameter, and for arrays of more dimensions over ``dims``, of arrays with their long names."""
+    coordinate = {"parameter": ("parameter", list(values), {"long_name": "estimated parameter"})}
+    return xr.Dataset(
+        {
+            name: (("parameter", *dims)[: array.ndim], array, {"long_name": long_name, "units": "1"})
+            for name, (array, long_name) in columns.items()
+        },
+        coords=coordinate,
+    )

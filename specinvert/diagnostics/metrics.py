@@ -25,7 +25,7 @@ GRID_TOLERANCE = 0.05
 _OUTPUT_NAMES = frozenset(
     {"quality_flag", "n_modes", "covariance", "latent", "entropy", "residual", "fit_rmse", "log_evidence"}
 )
-_OUTPUT_SUFFIX = re.compile(r"_(std|mode|q\d+|hdi\d+_(lower|upper))$")
+_OUTPUT_SUFFIX = re.compile(r"_(std|mode|q\d+|(ci|hdi)\d+_(lower|upper))$")
 
 _METRICS = {
     "nrmse": ("root summed squared error over the truth's summed squared deviation from its mean", "1"),

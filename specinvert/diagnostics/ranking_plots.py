@@ -1,18 +1,17 @@
 """Figure of a ranking of models by their evidence.
 
-As in `plots`, matplotlib is imported inside the functions and used through its object-oriented interface only.
+Each row is a wide panel and a narrow one, as in `calibration_plots`: see `layout`.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
-from specinvert.diagnostics.plots import _DOT, _new_figure
+from specinvert.diagnostics.layout import DOT, SMALL, SOFT, TITLE, paired_rows, plain
+from specinvert.diagnostics.layout import require_figure as require_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,37 +45,28 @@ def plot_ranking(table: xr.Dataset) -> Figure:
     """
     if "difference" not in table:
         raise ValueError("there is no difference to draw: rank two models or more")
-    names = [str(name) for name in table["model"].values]
-    figure = _new_figure(7.4, 0.5 * len(names) + 1.3)
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1.8, 1))
+    names = [plain(name) for name in table["model"].values]
+    figure, grid = paired_rows(1, 0.5 * len(names) + 1.3, 1.8, sharey=True)
+    left, right = grid[0]
     _draw_differences(left, table["difference"].values, table["standard_error"].values)
     _draw_shares(right, table["best_share"].values)
     left.set_yticks(range(len(names)), names)
     left.set_ylim(len(names) - 0.4, -0.7)
     for ax in (left, right):
-        ax.tick_params(labelsize=8)
         ax.tick_params(axis="y", length=0)
-    left.set_title(f"mean ± standard error of {int(table['n'][0]):,} spectra; bars: 95 %", fontsize=10)
+    left.set_title(f"mean ± standard error of {int(table['n'][0]):,} spectra; bars: 95 %", fontsize=TITLE)
     return figure
-
-
-def require_figure(path: str | os.PathLike[str]) -> None:
-    """Raise, before any work, ImportError where matplotlib is missing and ValueError where it lacks the format."""
-    formats = sorted(_new_figure(1, 1).canvas.get_supported_filetypes())
-    suffix = Path(path).suffix
-    if suffix and suffix[1:].lower() not in formats:
-        raise ValueError(f"{os.fspath(path)}: format {suffix!r} is not supported; choose from {', '.join(formats)}")
 
 
 def _draw_differences(ax: Axes, difference: np.ndarray, error: np.ndarray) -> None:
     rows = np.arange(len(difference))
     spread = _TAIL_95 * np.nan_to_num(error)
     ax.axvline(0.0, color="black", linewidth=0.8)
-    ax.errorbar(difference, rows, xerr=spread, fmt="o", color=_DOT, markersize=5, elinewidth=1.4, capsize=3)
+    ax.errorbar(difference, rows, xerr=spread, fmt="o", color=DOT, markersize=5, elinewidth=1.4, capsize=3)
     for row, value, wide in zip(rows, difference, error, strict=True):
         text, place, side = ("best", (7, 0), "left") if row == 0 else (_with_error(value, wide), (0, 10), "center")
         label = ax.annotate(
-            *(text, (value, row), place), textcoords="offset points", ha=side, va="center", fontsize=8, color="0.35"
+            *(text, (value, row), place), textcoords="offset points", ha=side, va="center", fontsize=SMALL, color=SOFT
         )
         label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
     sizes = -difference[difference < 0]
@@ -89,8 +79,8 @@ def _draw_differences(ax: Axes, difference: np.ndarray, error: np.ndarray) -> No
 
 def _draw_shares(ax: Axes, share: np.ndarray) -> None:
     rows = np.arange(len(share))
-    bars = ax.barh(rows, 100 * share, height=0.55, color=_DOT, alpha=_BAR_ALPHA, edgecolor=_DOT)
-    ax.bar_label(bars, [f"{100 * value:.3g} %" for value in share], padding=3, fontsize=8, color="0.35")
+    bars = ax.barh(rows, 100 * share, height=0.55, color=DOT, alpha=_BAR_ALPHA, edgecolor=DOT)
+    ax.bar_label(bars, [f"{100 * value:.3g} %" for value in share], padding=3, fontsize=SMALL, color=SOFT)
     ax.set(xlim=(0, 125), xticks=(0, 50, 100), xlabel="best for so many spectra (%)")
 
 

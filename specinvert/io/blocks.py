@@ -96,11 +96,11 @@ def kept_blocks(
     if layout is None:
         raise ValueError("the variables do not share one grid of blocks: give them the same chunks")
     run = _Run(maps, folder, layout, progress)
-    run.prepare(resume)
     try:
+        run.prepare(resume)
         yield run
     except BaseException:
-        if not any(folder.glob("block-*")):
+        if folder.exists() and not any(folder.glob("block-*")):
             shutil.rmtree(folder)
         raise
     shutil.rmtree(folder)
@@ -165,7 +165,7 @@ class _Run:
 
     def prepare(self, resume: bool) -> None:
         plan = self.folder / _PLAN
-        if self.folder.exists() and not resume:
+        if self.folder.exists() and not (resume and plan.exists()):  # blocks without a plan are nobody's
             shutil.rmtree(self.folder)
         if plan.exists():
             found = json.loads(plan.read_text())
@@ -206,8 +206,9 @@ class _Run:
 
     def stop(self) -> None:
         """Write nothing more: threads that are still at a block do not hear of an error elsewhere."""
-        with self.lock:
-            self.stopped = True
+        self.stopped = True
+        with self.lock:  # whoever was writing has ended
+            return
 
     def keep(self, write: Write, index: tuple[int, ...], parts: dict[str, np.ndarray]) -> None:
         with self.lock:

@@ -1,0 +1,148 @@
+"""What figures share: the blank figure, colours, text from files, rows of panels, and how a figure is saved.
+
+matplotlib is an extra: it is imported inside the functions, and only through its object-oriented interface, so no
+global state and no window is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from specinvert.diagnostics.metrics import shared_parameters
+from specinvert.io.atomic import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DOT = "#0072B2"
+MARK = "#D55E00"
+BAND_COLOUR = "0.85"
+SOFT = "0.35"
+"""Grey of secondary text: 7.6 to 1 on white."""
+
+TITLE, SMALL = 10, 8
+"""Font sizes of titles of panels, and of tick labels and remarks."""
+
+PAIR_WIDTH = 7.4
+"""Inches of a figure whose rows are a wide panel with a narrow one beside it."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A blank figure of so many inches; ImportError where matplotlib is missing."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("plots need matplotlib; install it with: pip install 'specinvert[plot]'") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def paired_rows(n_rows: int, height: float, ratio: float, **shared: Any) -> tuple[Figure, np.ndarray]:
+    """A figure of rows, each a wide panel and a narrow one: the axes (n_rows, 2), with small tick labels.
+
+    ``ratio`` is that of their widths, ``shared`` goes to matplotlib's ``subplots``.
+    """
+    figure = new_figure(PAIR_WIDTH, height)
+    grid = figure.subplots(n_rows, 2, squeeze=False, width_ratios=(ratio, 1), **shared)
+    for ax in grid.flat:
+        ax.tick_params(labelsize=SMALL)
+    return figure, grid
+
+
+def panel_grid(n_panels: int, width: float, height: float, columns: int = 3) -> tuple[Figure, list[Axes]]:
+    """A figure of equal panels of so many inches, up to ``columns`` in a row, and its first ``n_panels`` axes."""
+    columns = min(n_panels, columns)
+    n_rows = -(-n_panels // columns)
+    figure = new_figure(width * columns, height * n_rows)
+    axes = list(figure.subplots(n_rows, columns, squeeze=False).flat)
+    for ax in axes:
+        ax.tick_params(labelsize=SMALL)
+    for ax in axes[n_panels:]:
+        ax.set_axis_off()
+    return figure, axes[:n_panels]
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 150) -> None:
+    """Write a figure; the file appears whole or not at all.
+
+    Parameters
+    ----------
+    figure
+        A matplotlib Figure.
+    path
+        Where to; the suffix (.png, .pdf, .svg, ...) decides the format.
+    dpi
+        Dots an inch, for raster formats.
+
+    Raises
+    ------
+    ValueError
+        If matplotlib does not know the suffix.
+    OSError
+        If the folder does not exist or cannot be written.
+    """
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=dpi)
+
+
+def require_figure(path: str | os.PathLike[str]) -> None:
+    """Raise, before any work, ImportError where matplotlib is missing and ValueError where it lacks the format."""
+    formats = sorted(new_figure(1, 1).canvas.get_supported_filetypes())
+    suffix = Path(path).suffix
+    if suffix and suffix[1:].lower() not in formats:
+        raise ValueError(f"{os.fspath(path)}: format {suffix!r} is not supported; choose from {', '.join(formats)}")
+
+
+def plain(text: object) -> str:
+    """Text from a file as matplotlib shows it unchanged: dollar signs start no formula, control characters go."""
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", str(text)).replace("$", r"\$")
+
+
+def title_of(name: object) -> str:
+    """A parameter's name to read."""
+    return plain(name).replace("_", " ")
+
+
+def units_of(*attrs: Mapping[Any, Any]) -> str:
+    """The first units among attributes, "" for none and for those of a pure number."""
+    found = next((str(given["units"]).strip() for given in attrs if given.get("units")), "")
+    return "" if found == "1" else found
+
+
+def with_units(label: str, units: str) -> str:
+    """A label with the units in brackets, where there are any."""
+    return f"{label} ({plain(units)})" if units else label
+
+
+def chosen(maps: xr.Dataset, truth: xr.Dataset | None, parameters: Sequence[str] | None) -> list[str]:
+    """The parameters to draw: those named, else all that both sides hold; ValueError where one is missing."""
+    if parameters is None:
+        return shared_parameters(maps, maps if truth is None else truth)
+    names = list(parameters)
+    if not names:
+        raise ValueError("parameters is empty; name at least one to draw")
+    for label, side in (("estimates", maps), ("truth", maps if truth is None else truth)):
+        absent = [name for name in names if name not in side]
+        if absent:
+            raise ValueError(f"{label} lack {absent}; they hold {list(side.data_vars)}")
+    return names
+
+
+def robust_limits(*arrays: np.ndarray) -> tuple[float, float]:
+    """The 2nd and 98th percentile of all finite values together, set apart where they are equal."""
+    values = np.concatenate([array[np.isfinite(array)].astype(np.float64).ravel() for array in arrays])
+    if values.size == 0:
+        return 0.0, 1.0
+    low, high = np.percentile(values, [2.0, 98.0])
+    margin = 0.5 * max(abs(low), 1e-6) * (high == low)
+    return float(low - margin), float(high + margin)

@@ -1,0 +1,208 @@
+"""Figure of one spectrum: how the model fits it, and what it says about each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from specinvert.cubes.request import read_request
+from specinvert.diagnostics.band_axis import BandAxis
+from specinvert.diagnostics.fitted import FittedInverter, model_of
+from specinvert.diagnostics.layout import (
+    BAND_COLOUR,
+    DOT,
+    MARK,
+    SMALL,
+    SOFT,
+    TITLE,
+    new_figure,
+    plain,
+    title_of,
+    units_of,
+    with_units,
+)
+from specinvert.diagnostics.marginals import Marginal, marginals, needed_outputs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+    from specinvert.io.model import Model
+
+_COLUMNS = 3
+_FIT_HEIGHT, _ROW_HEIGHT = 4.2, 2.5
+_SEEN_WEIGHT = 1e-3
+
+
+def plot_spectrum(
+    inverter: FittedInverter,
+    spectrum: xr.DataArray | xr.Dataset,
+    noise: Any = None,
+    known: Any = None,
+    truth: Mapping[Any, Any] | None = None,
+    *,
+    band_dim: str | None = None,
+    tolerance: float = 1.0,
+) -> Figure:
+    """Draw one spectrum with the model's fit and residuals, and the posterior of each parameter.
+
+    The fit is the spectrum of the posterior mean of parameters and latents (output ``residual``).  The grey band
+    about the residuals is two standard deviations to each side: of the model's noise, that of each component counted
+    by its weight, and of `noise`.  Densities are those of the posterior mixture (eq. JGMM_inverse_map) in physical
+    units, before any recalibration; the strip below each shows mean and 90 % interval in the range of training.
+
+    Parameters
+    ----------
+    inverter
+        A trained `GLLiMInverter`.
+    spectrum
+        One spectrum; dimensions beside the bands have size 1.
+    noise, known, band_dim, tolerance
+        As in `GLLiMInverter.invert`; for one spectrum.
+    truth
+        True values of parameters by name, to be marked; others are left out.
+
+    Returns
+    -------
+    A matplotlib Figure; see `save_figure`.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is missing.
+    ValueError
+        If the inverter is not fitted, there is more than one spectrum, too few of its bands are valid, or a
+        parameter is known by an interval.
+    """
+    from specinvert.cubes.given import read_conditions
+
+    model = model_of(inverter)
+    request = read_request(
+        spectrum, model.bands, model.spectra_name, model.spectra_units, band_dim, tolerance, rechunk="auto"
+    )
+    others = {str(dim): size for dim, size in request.cube.sizes.items() if dim != request.band_dim}
+    if any(size > 1 for size in others.values()):
+        one = ", ".join(f"{dim}=0" for dim in others)
+        raise ValueError(f"these are spectra over {others}: select one, as with .isel({one})")
+    cube = request.cube.squeeze(list(others), drop=True).compute()
+    options: dict[str, Any] = {"noise": noise, "known": known, "band_dim": request.band_dim, "tolerance": tolerance}
+    found = inverter.invert(cube, outputs=["residual", "fit_rmse", *needed_outputs(model)], **options)
+    residual = found["residual"].values.astype(np.float64)
+    if not np.isfinite(residual).any():
+        raise ValueError("too few bands of the spectrum are valid to invert it: choose another")
+    posterior = inverter.posterior(cube, **options)
+    request = replace(request, cube=cube)
+    added = read_conditions(request, model.bands, model.names, noise, None, model.spectra_units, tolerance=tolerance)
+    deviation = np.sqrt(noise_variance(model, posterior["weight"].values, added.variance))
+    observed = np.where(np.isfinite(residual), cube.values.astype(np.float64)[request.bands], np.nan)
+
+    rows = -(-len(model.names) // _COLUMNS)
+    figure = new_figure(9.0, _FIT_HEIGHT + _ROW_HEIGHT * rows)
+    if not rows:
+        _draw_fit(figure, model, observed, residual, deviation)
+        return figure
+    upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[_FIT_HEIGHT, _ROW_HEIGHT * rows])[:, 0]
+    _draw_fit(upper, model, observed, residual, deviation)
+    shown = {} if truth is None else {name: float(truth[name]) for name in model.names if name in truth}
+    _draw_parameters(lower, rows, model, marginals(model, posterior, found), shown)
+    return figure
+
+
+def noise_variance(model: Model, weights: np.ndarray, added: np.ndarray | None) -> np.ndarray:
+    """Variances (D,) of the noise: Sigma of the components by their weights, and what the user adds."""
+    each = iter(weights)
+    total: np.ndarray = np.zeros(model.theta.n_bands)
+    for theta in model.members:
+        for k in range(theta.n_components):
+            weight = next(each)
+            if weight > _SEEN_WEIGHT:
+                dense = theta.structure.dense(theta.Sigma[k : k + 1], theta.n_bands)[0]
+                total += weight * np.diagonal(dense)
+    if added is None:
+        return total
+    total += np.diagonal(added) if added.ndim == 2 else added
+    return total
+
+
+def _draw_fit(
+    figure: Figure | SubFigure, model: Model, observed: np.ndarray, residual: np.ndarray, deviation: np.ndarray
+) -> None:
+    axis = BandAxis.of(model.bands)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
+    units = units_of({"units": model.spectra_units})
+    upper.plot(axis.x, axis.y(observed), color="black", linewidth=1.4, marker=axis.marker, label="observed")
+    upper.plot(axis.x, axis.y(observed - residual), color=MARK, linewidth=1.2, linestyle="--", label="fitted")
+    upper.set_ylabel(with_units(title_of(model.spectra_name), units))
+    upper.legend(fontsize=SMALL, frameon=False, ncols=2)
+    lower.fill_between(
+        axis.x,
+        axis.y(-2 * deviation),
+        axis.y(2 * deviation),
+        color=BAND_COLOUR,
+        linewidth=0,
+        label="± 2 std of the noise",
+    )
+    lower.axhline(0.0, color="black", linewidth=0.6)
+    lower.plot(axis.x, axis.y(residual), color=DOT, linewidth=1.0, marker=axis.marker, label="observed less fitted")
+    lower.set(xlabel=axis.label, ylabel=with_units("residual", units))
+    lower.legend(fontsize=SMALL, frameon=False, ncols=2, loc="upper left", bbox_to_anchor=(0.0, 1.28), borderpad=0)
+    seen = np.isfinite(residual)
+    inside = np.abs(residual[seen]) <= 2 * deviation[seen]
+    rmse = float(np.sqrt((residual[seen] ** 2).mean()))
+    upper.set_title(
+        f"fit RMSE {rmse:.3g}{f' {plain(units)}' if units else ''}; {100 * inside.mean():.0f} % of "
+        f"{seen.sum()} bands within ± 2 std of the noise (95 % expected)",
+        fontsize=TITLE,
+    )
+    for ax in (upper, lower):
+        ax.tick_params(labelsize=SMALL)
+
+
+def _draw_parameters(
+    figure: Figure | SubFigure, rows: int, model: Model, found: list[Marginal], truth: Mapping[str, float]
+) -> None:
+    columns = min(_COLUMNS, len(found))
+    grid = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=[1.0, 0.1] * rows)
+    for ax in grid.flat:
+        ax.set_axis_off()
+    for i, (name, marginal) in enumerate(zip(model.names, found, strict=True)):
+        row, column = divmod(i, columns)
+        upper, lower = grid[2 * row, column], grid[2 * row + 1, column]
+        units = units_of(model.attrs[name])
+        _draw_density(upper, marginal, title_of(name), units, truth.get(name))
+        _draw_range(lower, marginal, (float(model.low[i]), float(model.high[i])), units)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=SMALL, frameon=False)
+
+
+def _draw_density(ax: Axes, marginal: Marginal, title: str, units: str, true: float | None) -> None:
+    ax.set_axis_on()
+    ax.set_title(f"{title}: {marginal.mean:.4g}{f' {plain(units)}' if units else ''}", fontsize=TITLE)
+    values, density = marginal.values, marginal.density
+    ax.fill_between(values, density, color=DOT, alpha=0.12, linewidth=0)
+    held = (values >= marginal.lower) & (values <= marginal.upper)
+    ax.fill_between(values, density, where=held, color=DOT, alpha=0.3, linewidth=0, label="90 % interval")
+    ax.plot(values, density, color=DOT, linewidth=1.4, label="posterior density")
+    ax.axvline(marginal.mean, color="black", linewidth=1.0, label="mean")
+    if true is not None:
+        ax.axvline(true, color=MARK, linewidth=1.4, linestyle="--", label="true")
+    if not values.size:
+        ax.text(0.5, 0.5, "known", transform=ax.transAxes, ha="center", fontsize=SMALL, color=SOFT)
+    ax.set(yticks=[], ylim=(0.0, None))
+    ax.tick_params(labelsize=SMALL)
+
+
+def _draw_range(ax: Axes, marginal: Marginal, trained: tuple[float, float], units: str) -> None:
+    """A strip: the range of training in grey, the 90 % interval and the mean on it."""
+    low, high = min(trained[0], marginal.lower), max(trained[1], marginal.upper)
+    margin = 0.02 * (high - low) or 1.0
+    ax.plot(trained, (0, 0), color="0.75", linewidth=5, solid_capstyle="butt")
+    ax.plot((marginal.lower, marginal.upper), (0, 0), color=DOT, linewidth=5, solid_capstyle="butt")
+    ax.plot(marginal.mean, 0, "|", color="black", markersize=8)
+    ax.set(xlim=(low - margin, high + margin), ylim=(-1, 1))
+    text = f"in the training range, {trained[0]:.3g} to {trained[1]:.3g}{f' {plain(units)}' if units else ''}"
+    ax.text(0.5, -0.6, text, transform=ax.transAxes, ha="center", va="top", fontsize=SMALL, color=SOFT)
