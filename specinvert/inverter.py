@@ -231,10 +231,11 @@ class GLLiMInverter:
             one parameter lies in an interval.
         outputs : ``"mean"`` -> ``p``; ``"std"`` -> ``p_std``; ``"q05"`` (any digits) -> ``p_q05``; ``"ci90"`` and
             ``"hdi90"`` -> ``p_ci90_lower`` and ``p_ci90_upper``, the central and the shortest interval; ``"mode"`` ->
-            ``p_mode``, of the highest mode of the joint density; ``"n_modes"``; ``"cov"`` -> ``covariance`` (...,
-            parameter, parameter_2); ``"latent"`` -> ``latent`` (..., latent); ``"entropy"``; ``"residual"`` (..., band)
-            and ``"fit_rmse"`` of the spectrum of the posterior mean; ``"log_evidence"``; ``"flag"`` ->
-            ``quality_flag``.
+            ``p_mode``, of the highest mode of the joint density; ``"n_modes"``; ``"modes3"`` (any number) ->
+            ``p_modes`` and ``mode_mass`` (..., mode_rank); ``"draws100"`` (any number) -> ``p_draws`` (..., draw), the
+            same for a spectrum in any chunks; ``"cov"`` -> ``covariance`` (..., parameter, parameter_2); ``"latent"``
+            -> ``latent`` (..., latent); ``"entropy"``; ``"residual"`` (..., band) and ``"fit_rmse"`` of the spectrum of
+            the posterior mean; ``"log_evidence"``; ``"flag"`` -> ``quality_flag``.
         band_dim : the band dimension, where no wavelength coordinate tells.
         tolerance : largest difference in nm between a band of training and its partner in the cube.
         rechunk : ``"auto"`` to merge bands that are split into several chunks.
@@ -277,11 +278,13 @@ class GLLiMInverter:
         band_dim: str | None = None,
         tolerance: float = 1.0,
         min_valid_bands: int | None = None,
+        n_components: int | None = None,
     ) -> xr.Dataset:
         """The Gaussian mixture p(parameters | spectrum) (eq. JGMM_inverse_map), in memory.
 
         Of the transformed parameters, where the model has transforms. Arguments are those of :meth:`invert`; a known
-        parameter has its value as mean and no variance.
+        parameter has its value as mean and no variance. With ``n_components`` the mixture of each spectrum is reduced
+        to so many, those merged first that change it least (Runnalls, 2007), its mean and covariance kept.
 
         Returns
         -------
@@ -291,7 +294,10 @@ class GLLiMInverter:
         request = self._request(spectra, band_dim, tolerance, "auto")
         require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
         kernel = self._kernel(request, [], noise, known, tolerance, min_valid_bands)
-        return label_posterior(kernel, request)
+        least = n_components is None or (isinstance(n_components, numbers.Integral) and n_components >= 1)
+        if not least or isinstance(n_components, bool):
+            raise ValueError(f"n_components={n_components!r} must be an integer, 1 or more, or None")
+        return label_posterior(kernel, request, n_components)
 
     def simulate(self, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
         """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp).

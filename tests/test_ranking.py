@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 from specinvert import GLLiMInverter, save_maps
 from specinvert.cli import main
+from specinvert.diagnostics.layout import require_figure
 from specinvert.diagnostics.plots import save_figure
 from specinvert.diagnostics.ranking import CAVEAT, format_ranking, rank
-from specinvert.diagnostics.layout import require_figure
 from specinvert.diagnostics.ranking_plots import plot_ranking
 
 SCALAR = ["mean_log_evidence", "difference", "standard_error", "best_share"]

@@ -142,6 +142,7 @@ class BlockInverter:
         n_t = self.predictor.transforms.n_physical
         n_latent = self.predictor.members[0].n_latent
         sizes = {"parameter": n_t, "parameter_2": n_t, "latent": n_latent, BAND: self.predictor.n_bands}
+        sizes |= {"draw": output.count, "mode_rank": output.count}
         return tuple(sizes[dim] for dim in output.core_dims)
 
     def __call__(self, block: np.ndarray, *extras: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -167,8 +168,8 @@ class BlockInverter:
         spectra, known, given = self.read_block(block, extras)
         interval, truth = self._interval(extras, len(spectra)), self._truth(extras, len(spectra))
         results = [array.reshape((len(spectra), *array.shape[block.ndim - 1 :])) for array in empty]
-        wanted = frozenset(output.kind for output in self.outputs)
-        domain = self._domain(given.added) if "flag" in wanted else self.predictor.domain
+        flagged = any(output.kind == "flag" for output in self.outputs)
+        domain = self._domain(given.added) if flagged else self.predictor.domain
         with one_blas_thread():
             for part in estimates(self.terms, spectra, given, self.predictor.by_evidence):
                 reading = Reading(
@@ -178,7 +179,7 @@ class BlockInverter:
                     self.predictor.transforms,
                     spectra[part.rows],
                     None if known is None else known[part.rows],
-                    wanted,
+                    self.outputs,
                     None if interval is None else interval.of(part.rows),
                     None if truth is None else truth[part.rows],
                     self.predictor.recalibration,

@@ -16,7 +16,9 @@ from .labels import is_lazy, listed, require_numbers
 from .outputs import Output
 from .request import Request
 
-NOT_TRUNCATED = frozenset({"hdi_lower", "hdi_upper", "mode", "n_modes", "entropy", "residual", "fit_rmse"})
+NOT_TRUNCATED = frozenset(
+    {"hdi_lower", "hdi_upper", "mode", "n_modes", "modes", "mode_mass", "draws", "entropy", "residual", "fit_rmse"}
+)
 """Outputs that are not to be had where a parameter is known by an interval."""
 NOISE, VALUE, LOW, HIGH, TRUTH = "noise", "value", "low", "high", "truth"
 

@@ -10,6 +10,8 @@ import xarray as xr
 
 from ..gllim.estimate import estimates
 from ..gllim.inverse import inverse_regression
+from ..gllim.merging import merged
+from ..gllim.mixture import Mixture
 from ..gllim.parameters import GLLiMParameters
 from ..gllim.transforms import Transforms
 from .engine import BlockInverter
@@ -19,10 +21,10 @@ from .request import Request
 CORE_DIMS = ("component", "parameter", "parameter_2")
 
 
-def label_posterior(kernel: BlockInverter, request: Request) -> xr.Dataset:
+def label_posterior(kernel: BlockInverter, request: Request, n_components: int | None = None) -> xr.Dataset:
     """Weights, means, covariances of the components and log-evidence of every spectrum, in memory.
 
-    Of a committee the components of all members.
+    Of a committee the components of all members; reduced to ``n_components`` where that is given.
     """
     moved = request.cube.transpose(..., request.band_dim)
     predictor = kernel.predictor
@@ -30,6 +32,8 @@ def label_posterior(kernel: BlockInverter, request: Request) -> xr.Dataset:
     rows, _, given = kernel.read_block(moved.values, [extra.array.values for extra in kernel.conditions.extras])
     n, n_t = len(rows), len(names)
     n_k = sum(theta.n_components for theta in predictor.members)
+    if n_components is not None:
+        n_k = min(n_k, n_components)
     made = {
         "weight": np.full((n, n_k), np.nan),
         "mean": np.full((n, n_k, n_t), np.nan),
@@ -40,11 +44,14 @@ def label_posterior(kernel: BlockInverter, request: Request) -> xr.Dataset:
         block, mixture = np.arange(n)[part.rows], part.components()
         unknown = np.array([i for i in range(n_t) if i not in part.known], dtype=np.intp)
         size = len(unknown)
+        mixture = Mixture(mixture.weights, mixture.means[:, :, :size], mixture.covariances[:, :, :size, :size])
+        if n_components is not None:
+            mixture = merged(mixture, n_components)
         made["weight"][block] = mixture.weights
-        made["mean"][np.ix_(block, np.arange(n_k), unknown)] = mixture.means[:, :, :size]
+        made["mean"][np.ix_(block, np.arange(n_k), unknown)] = mixture.means
         made["covariance"][block] = 0.0
         places = np.ix_(block, np.arange(n_k), unknown, unknown)
-        made["covariance"][places] = mixture.covariances[:, :, :size, :size]
+        made["covariance"][places] = mixture.covariances
         for i in part.known:
             assert given.known is not None
             made["mean"][block, :, i] = given.known[block, i, None]

@@ -17,7 +17,7 @@ FLAGS = {
     ABOVE_RANGE: "above_training_range",
     MULTIMODAL: "multimodal",
 }
-RESERVED = ("parameter", "parameter_2", "latent", "component")
+RESERVED = ("parameter", "parameter_2", "latent", "component", "draw", "mode_rank")
 """Dimensions of the results beside the cube's own."""
 DEFAULT_OUTPUTS = ("mean", "std", "flag")
 BAND = "band"
@@ -29,7 +29,8 @@ class Output:
     """One variable of the maps.
 
     ``kind`` is the output asked for, ``level`` its number (0.05 of "q05"), ``index`` the parameter it belongs to (None:
-    all), ``core_dims`` follow the cube's own dimensions, ``dtype`` None is the cube's float type.
+    all), ``core_dims`` follow the cube's own dimensions, ``dtype`` None is the cube's float type, ``count`` the number
+    of draws or modes.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Output:
     core_dims: tuple[str, ...] = ()
     dtype: np.dtype | None = None
     level: float = 0.0
+    count: int = 0
 
 
 _PER_PARAMETER: dict[str, tuple[tuple[str, str], ...]] = {
@@ -60,15 +62,16 @@ _LEVELS: tuple[tuple[re.Pattern[str], tuple[tuple[str, str], ...]], ...] = (
     (re.compile(r"ci(\d+)"), (("{}_ci{}_lower", "ci_lower"), ("{}_ci{}_upper", "ci_upper"))),
     (re.compile(r"hdi(\d+)"), (("{}_hdi{}_lower", "hdi_lower"), ("{}_hdi{}_upper", "hdi_upper"))),
 )
+_COUNTS = (re.compile(r"draws(\d+)"), re.compile(r"modes(\d+)"))
 OUTPUTS = (*_PER_PARAMETER, *_WHOLE)
-_ACCEPTED = ", ".join(repr(name) for name in (*OUTPUTS, "q05", "ci90", "hdi90"))
+_ACCEPTED = ", ".join(repr(name) for name in (*OUTPUTS, "q05", "ci90", "hdi90", "draws100", "modes3"))
 
 
 def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent: int) -> list[Output]:
     """The variables of a request, in a fixed order.
 
     "q05", "q975" and the like are quantiles, "ci90" central and "hdi90" highest-density intervals: digits after the
-    decimal point.
+    decimal point. "draws100" are a hundred random draws, "modes3" the three modes of greatest mass.
 
     Raises
     ------
@@ -77,7 +80,8 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     asked = (outputs,) if isinstance(outputs, str) else tuple(outputs)
     if not asked:
         raise ValueError(f"no outputs asked for; choose from {_ACCEPTED}")
-    unknown = [o for o in asked if o not in OUTPUTS and not any(p.fullmatch(str(o)) for p, _ in _LEVELS)]
+    patterns = [*(pattern for pattern, _ in _LEVELS), *_COUNTS]
+    unknown = [o for o in asked if o not in OUTPUTS and not any(p.fullmatch(str(o)) for p in patterns)]
     if unknown:
         raise ValueError(f"outputs {unknown} not known; choose from {_ACCEPTED} (any digits)")
     if "latent" in asked and n_latent == 0:
@@ -91,6 +95,7 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
             found = pattern.fullmatch(name)
             if found:
                 wanted += _of_parameters(variables, parameters, found[1])
+        wanted += _counted(name, parameters)
     if "mode" in asked:
         wanted += _of_parameters(_PER_PARAMETER["mode"], parameters)
     wanted += [output for name, output in _WHOLE.items() if name in asked]
@@ -101,6 +106,19 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     if clashing:
         raise ValueError(f"a parameter's name collides with an output: {clashing}; rename the parameter")
     return wanted
+
+
+def _counted(name: str, parameters: Sequence[str]) -> list[Output]:
+    """Draws or modes of every parameter, and the mass of the modes."""
+    for pattern, dim in zip(_COUNTS, ("draw", "mode_rank"), strict=True):
+        found = pattern.fullmatch(name)
+        if found and parameters:
+            count, kind = int(found[1]), "draws" if dim == "draw" else "modes"
+            if count < 1:
+                raise ValueError(f"output {name!r} asks for none: give a number of 1 or more")
+            of = [Output(f"{p}_{kind}", kind, i, (dim,), count=count) for i, p in enumerate(parameters)]
+            return of if kind == "draws" else [*of, Output("mode_mass", "mode_mass", None, (dim,), count=count)]
+    return []
 
 
 def declare_scores(kinds: Sequence[str], parameters: Sequence[str]) -> list[Output]:
@@ -137,7 +155,7 @@ def flag_attrs() -> dict[str, object]:
 
 
 IN_SPECTRA_UNITS = frozenset({"residual", "fit_rmse"})
-UNITLESS = frozenset({"log_evidence", "latent", "n_modes", "entropy"})
+UNITLESS = frozenset({"log_evidence", "latent", "n_modes", "entropy", "mode_mass"})
 
 
 def describe(output: Output, of: str = "") -> str:
@@ -146,6 +164,9 @@ def describe(output: Output, of: str = "") -> str:
     texts = {
         "std": f"standard deviation of {of}",
         "mode": f"{of} at the highest mode of the posterior",
+        "draws": f"random draws of {of} from the posterior",
+        "modes": f"{of} at the modes of the posterior, by falling mass",
+        "mode_mass": "share of the posterior that belongs to each mode",
         "quantile": f"{percent} quantile of {of}",
         "ci_lower": f"lower end of the central {percent} interval of {of}",
         "ci_upper": f"upper end of the central {percent} interval of {of}",

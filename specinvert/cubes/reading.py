@@ -14,13 +14,14 @@ from ..gllim.arrays import Array
 from ..gllim.counting import count_modes, count_posterior_modes
 from ..gllim.estimate import Estimate
 from ..gllim.forward import ForwardTerms
+from ..gllim.hashing import row_hash
 from ..gllim.mixture import Mixture
 from ..gllim.mixture_kernels import residual_rows, rms_rows
-from ..gllim.modes import modes
+from ..gllim.modes import list_modes, modes
 from ..gllim.physical import physical_mean_and_std, physical_moments, physical_quantiles
 from ..gllim.posterior import Posterior, Rows
 from ..gllim.quantiles import cdf, highest_density, quantile
-from ..gllim.spread import crps, entropy
+from ..gllim.spread import crps, draws, entropy
 from ..gllim.tail import beyond
 from ..gllim.transforms import Transforms
 from ..gllim.truncation import Truncated, truncated, truncated_quantile
@@ -65,7 +66,7 @@ class Reading:
         transforms: Transforms,
         spectra: Array,
         known: Array | None,
-        wanted: frozenset[str],
+        wanted: Sequence[Output],
         interval: Interval | None = None,
         truth: Array | None = None,
         recalibration: tuple[Array, Array] | None = None,
@@ -94,6 +95,12 @@ class Reading:
                 return self._shortest(i, output.level)[output.kind == "hdi_upper"]
             case "mode":
                 return self._modes[:, i]
+            case "modes":
+                return _padded(self._all_modes[0][:, :, i], output.count)
+            case "mode_mass":
+                return _padded(self._all_modes[1], output.count)
+            case "draws":
+                return self._draws[:, :, i]
             case "pit":
                 return self._pit(i)
             case "crps":
@@ -147,7 +154,7 @@ class Reading:
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
         """Mean (n, L_t) and variances (n, L_t) or covariance (n, L_t, L_t) of the wanted parameters."""
-        crossed = "cov" in self.wanted
+        crossed = any(output.kind == "cov" for output in self.wanted)
         if self.interval is not None:
             size, found = len(self.unknown), self._truncated
             spread = found.covariance[:, :size, :size]
@@ -241,12 +248,14 @@ class Reading:
         return physical_quantiles(self.transforms, self._whole_mixture, i, levels, quantile)
 
     def _pit(self, i: int | None) -> Array:
-        """Distribution function at the truth, NaN where that is unknown; recalibrated where the model is."""
+        """Distribution function at the truth, recalibrated where the model is; NaN where that is unknown, of known
+        parameters and parts of compositions, and where a parameter is known by an interval."""
         assert i is not None
         assert self.truth is not None
         found = np.full(len(self.spectra), np.nan)
         there = np.flatnonzero(np.isfinite(self.truth[:, i]))
-        if i in self._known_parameters or len(self.transforms.entry(i).columns) > 1 or not len(there):
+        apart = self.interval is not None or i in self._known_parameters or len(self.transforms.entry(i).columns) > 1
+        if apart or not len(there):
             return found
         z = self.transforms.known_forward(i, self.truth[there, i])
         at = self.unknown.index(self.transforms.column(i))
@@ -259,7 +268,7 @@ class Reading:
     def _crps(self, i: int | None) -> Array:
         assert i is not None
         assert self.truth is not None
-        if not self.transforms.is_identity or i in self._known_parameters:
+        if self.interval is not None or not self.transforms.is_identity or i in self._known_parameters:
             return np.full(len(self.spectra), np.nan)
         return crps(*self.mixture.marginal(self.unknown.index(i)), self.truth[:, i])
 
@@ -273,9 +282,36 @@ class Reading:
     @cached_property
     def _modes(self) -> Array:
         highest = modes(self.mixture)[0] if self.unknown else np.empty((len(self.spectra), 0))
-        z = self._whole_mixture.means[:, 0].copy()
-        z[:, self.unknown] = highest
-        return z if self.transforms.is_identity else self.transforms.inverse(z)
+        return self._physical(highest[:, None])[:, 0]
+
+    @cached_property
+    def _all_modes(self) -> tuple[Array, Array]:
+        """Parameters at the modes (n, M, L_t), and the mass of each (n, M), by falling mass, NaN after the last."""
+        n = len(self.spectra)
+        points, mass = list_modes(self.mixture)[:2] if self.unknown else (np.empty((n, 1, 0)), np.ones((n, 1)))
+        found = self._physical(points)
+        found[np.isnan(mass)] = np.nan
+        return found, mass
+
+    @cached_property
+    def _draws(self) -> Array:
+        """(n, draws, L_t); those of a spectrum depend on its values and the posterior alone."""
+        count = next(output.count for output in self.wanted if output.kind == "draws")
+        numbers = (row_hash(self.spectra) >> np.uint64(1)).astype(np.int64)
+        found = draws(self.mixture, count, 0, numbers) if self.unknown else np.empty((len(numbers), count, 0))
+        return self._physical(found)
+
+    def _physical(self, points: Array) -> Array:
+        """Values (n, m, L_t) in physical units of points (n, m, unknown) in those of the model."""
+        n, m = points.shape[:2]
+        z = np.empty((n, m, self.n_z))
+        z[:, :, self.unknown] = points
+        for i in self._known_parameters:
+            assert self.known is not None
+            z[:, :, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])[:, None]
+        if self.transforms.is_identity:
+            return z
+        return self.transforms.inverse(z.reshape(n * m, -1)).reshape(n, m, -1)
 
     @cached_property
     def _latent(self) -> Array:
@@ -346,3 +382,11 @@ class Reading:
             else:
                 found |= self.estimate.log_tail() < level
         return found
+
+
+def _padded(values: Array, count: int) -> Array:
+    """The first ``count`` columns (n, count), NaN where there are fewer."""
+    found = np.full((len(values), count), np.nan)
+    used = min(count, values.shape[1])
+    found[:, :used] = values[:, :used]
+    return found

@@ -18,6 +18,7 @@ from .arrays import Array
 from .chunks import Chunk, ChunkSource, DataMoments
 from .em import Stopping, run_em
 from .forward import ForwardTerms
+from .hashing import row_hash
 from .maximization import LatentPrior
 from .noise import with_noise
 from .parameters import GLLiMParameters
@@ -125,17 +126,6 @@ def _tails(theta: GLLiMParameters, spectra: Array) -> Array:
 def _chosen(chunk: Chunk, share: float, others: bool = False) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Rows to hold out, by a hash of their values: the same in any order and chunks, copies together."""
     first = np.asarray(chunk.spectra[:, :: max(1, chunk.spectra.shape[1] // 8)], dtype=np.float64)
-    bits = np.ascontiguousarray(np.concatenate([chunk.parameters, first], axis=1)).view(np.uint64)
-    state = np.zeros(len(bits), dtype=np.uint64)
-    for column in bits.T:
-        state = _mixed(state ^ column)
+    state = row_hash(np.concatenate([chunk.parameters, first], axis=1))
     found = state < np.uint64(share * 2.0**64)
     return ~found if others else found
-
-
-def _mixed(state: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
-    state = state + np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
