@@ -35,9 +35,9 @@ from .io.model import Model, load_model, save_model
 
 _SETTINGS = (
     *("n_components", "n_latent", "max_latent", "sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi"),
-    *("standardize", "init", "n_init", "max_iter", "tol", "reg_covar", "random_state"),
+    *("sigma_blocks", "algorithm", "standardize", "init", "n_init", "max_iter", "tol", "reg_covar", "random_state"),
 )
-_CONSTRAINTS = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi")
+_CONSTRAINTS = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "sigma_blocks")
 _OWN = ("transforms", "n_ensemble", "ensemble_weights")
 
 
@@ -50,7 +50,10 @@ class GLLiMInverter:
     n_latent : L_w, latent dimensions for what varies in the spectra beside the parameters; ``"bic"`` tries 0 to
         ``max_latent`` and keeps the least BIC.
     max_latent : largest L_w to try, or a sequence of them.
-    sigma, tied_sigma : structure of the noise, ``"iso"``, ``"diag"`` or ``"full"``, and whether components share it.
+    sigma, tied_sigma : structure of the noise, ``"iso"``, ``"diag"``, ``"block"`` or ``"full"``, and whether components
+        share it.
+    sigma_blocks : groups of bands whose noise is correlated, for ``sigma="block"``: the group of each band, lists of
+        bands, or ``"auto"`` to find them in the residuals of a first fit.
     gamma, tied_gamma : structure of the parameters' covariance in each component, and whether all share it.
     tied_pi : all component weights 1/K.
     transforms : of bounded or skewed parameters: ``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt",
@@ -58,6 +61,8 @@ class GLLiMInverter:
     n_ensemble, ensemble_weights : a committee of so many fits from starts of their own, whose posteriors are averaged:
         ``"equal"``, or ``"evidence"`` in proportion to the density each gives to the spectrum.
     standardize : centre and scale the data for the fit; results are in the user's units either way.
+    algorithm : ``"general"`` EM, or a variant that treats less of the latents as missing: ``"marginal"``, ``"ecm"`` or
+        ``"aecm"``.
     init : start of EM: ``"kmeans"`` on the parameters, ``"kmeans-joint"``, ``"kmeans-spectra"``, ``"gmm"``, or a
         GLLiMParameters to go on from.
     n_init : starts to try, the greatest likelihood is kept.
@@ -86,6 +91,8 @@ class GLLiMInverter:
         gamma: str = "full",
         tied_gamma: bool = False,
         tied_pi: bool = False,
+        sigma_blocks: Any = None,
+        algorithm: str = "general",
         transforms: Mapping[Any, Any] | None = None,
         n_ensemble: int = 1,
         ensemble_weights: str = "equal",
@@ -105,6 +112,8 @@ class GLLiMInverter:
         self.gamma = gamma
         self.tied_gamma = tied_gamma
         self.tied_pi = tied_pi
+        self.sigma_blocks = sigma_blocks
+        self.algorithm = algorithm
         self.transforms = transforms
         self.n_ensemble = n_ensemble
         self.ensemble_weights = ensemble_weights

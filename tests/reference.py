@@ -32,9 +32,12 @@ class Theta:
 
 @dataclass
 class Constraints:
-    """Structures ("full", "diag", "iso") and ties of the covariances and weights, and the oracle's ridge."""
+    """Structures ("full", "diag", "iso") and ties of the covariances and weights, and the oracle's ridge.
 
-    sigma: str
+    The structure of Sigma may be a mask (D, D) of the entries that are not zero.
+    """
+
+    sigma: str | NDArray[np.bool_]
     tied_sigma: bool
     gamma: str
     tied_gamma: bool
@@ -102,12 +105,14 @@ def latent_posterior(theta: Theta, Y: Array, T: Array) -> tuple[Array, Array]:
     return mu, S
 
 
-def constrain(M: Array, structure: str, tied: bool, share: Array, ridge: float = 0.0) -> Array:
+def constrain(M: Array, structure: str | NDArray[np.bool_], tied: bool, share: Array, ridge: float = 0.0) -> Array:
     """Constraints after eq:SOLVA_Sigmak on unconstrained M (K, P, P), ridge before tie; share is r_k / N."""
     K, P, _ = M.shape
     out = np.empty_like(M)
     for k in range(K):
-        if P == 0 or structure == "full":
+        if isinstance(structure, np.ndarray):
+            out[k] = np.where(structure, M[k], 0.0)
+        elif P == 0 or structure == "full":
             out[k] = M[k]
         elif structure == "diag":
             out[k] = np.diag(np.diag(M[k]))
@@ -204,7 +209,7 @@ def fit(
     R0: Array,
     *,
     n_latent: int = 0,
-    sigma: str = "iso",
+    sigma: str | NDArray[np.bool_] = "iso",
     tied_sigma: bool = False,
     gamma: str = "full",
     tied_gamma: bool = False,

@@ -3,7 +3,9 @@
 Imports numpy, scipy, scikit-learn, numba and threadpoolctl only, never xarray or dask.
 """
 
+from .constraints import Constraints
 from .estimator import GLLiM
-from .parameters import Constraints, GLLiMParameters
+from .parameters import GLLiMParameters
+from .presets import PRESETS, preset
 
-__all__ = ["Constraints", "GLLiM", "GLLiMParameters"]
+__all__ = ["PRESETS", "Constraints", "GLLiM", "GLLiMParameters", "preset"]

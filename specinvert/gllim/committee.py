@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -36,8 +37,9 @@ def train_members(
     fit: Callable[[Settings, int], Training],
     together: Callable[[Sequence[Callable[[], Training]]], Sequence[Training]],
 ) -> list[Training]:
-    """Fit all members; the first chooses L_w for all where BIC is to choose it, the others run ``together``."""
+    """Fit all members; the first chooses L_w, and groups of bands, for all; the others run ``together``."""
     first = fit(settings[0], 0)
-    n_latent = first.fit.parameters.n_latent
-    rest = [(replace(own, n_latent=n_latent), m) for m, own in enumerate(settings) if m > 0]
+    theta = first.fit.parameters
+    chosen: dict[str, Any] = {"n_latent": theta.n_latent, "constraints": theta.constraints}
+    rest = [(replace(own, **chosen), m) for m, own in enumerate(settings) if m > 0]
     return [first, *together([lambda own=own, m=m: fit(own, m) for own, m in rest])]  # type: ignore[misc]

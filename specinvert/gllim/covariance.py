@@ -9,7 +9,10 @@ name        compact      covariance
 ``iso``     (K,)         one variance for all bands
 ``diag``    (K, D)       one variance a band
 ``full``    (K, D, D)    unconstrained
+``block``   (K, P)       zero between groups of bands
 ==========  ===========  ==========================
+
+P is the number of pairs of bands of one group. The groups are part of a block structure, hence :func:`structure_of`.
 
 The constraints are those that close section "General Hybrid GLLiM-EM Algorithm" of the paper.
 """
@@ -17,6 +20,9 @@ The constraints are those that close section "General Hybrid GLLiM-EM Algorithm"
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +50,10 @@ class Structure(ABC):
     @abstractmethod
     def dense(self, compact: Array, n_bands: int) -> Array:
         """The covariances as (K, D, D)."""
+
+    @abstractmethod
+    def compact(self, dense: Array) -> Array:
+        """The compact covariances of this structure nearest to (K, D, D), as section "Generalization" constrains."""
 
     @abstractmethod
     def select(self, compact: Array, bands: NDArray[np.intp]) -> Array:
@@ -129,6 +139,9 @@ class Iso(_Diagonal):
     def dense(self, compact: Array, n_bands: int) -> Array:
         return compact[:, None, None] * np.eye(n_bands)
 
+    def compact(self, dense: Array) -> Array:
+        return np.asarray(np.diagonal(dense, axis1=1, axis2=2).mean(axis=1))
+
     def select(self, compact: Array, bands: NDArray[np.intp]) -> Array:
         return compact
 
@@ -173,6 +186,9 @@ class Diag(_Diagonal):
     def dense(self, compact: Array, n_bands: int) -> Array:
         return compact[:, :, None] * np.eye(n_bands)
 
+    def compact(self, dense: Array) -> Array:
+        return np.diagonal(dense, axis1=1, axis2=2)
+
     def select(self, compact: Array, bands: NDArray[np.intp]) -> Array:
         return compact[:, bands]
 
@@ -214,6 +230,9 @@ class Full(Structure):
 
     def dense(self, compact: Array, n_bands: int) -> Array:
         return compact
+
+    def compact(self, dense: Array) -> Array:
+        return dense
 
     def select(self, compact: Array, bands: NDArray[np.intp]) -> Array:
         return compact[:, bands[:, None], bands]
@@ -272,4 +291,106 @@ class Full(Structure):
         return Formed(whiten, regression, basis)
 
 
-STRUCTURES: dict[str, Structure] = {s.name: s for s in (Full(), Diag(), Iso())}
+FULL = Full()
+STRUCTURES: dict[str, Structure] = {s.name: s for s in (FULL, Diag(), Iso())}
+"""The structures that a name alone tells."""
+
+
+class Block(Structure):
+    """``Sigma_k`` zero between groups of bands, unconstrained within them.
+
+    ``labels`` (D,) say which group a band is in. The compact form holds the groups' covariances one after the other, in
+    the order in which the groups first occur, each row by row.
+    """
+
+    name = "block"
+    rows = Full.rows
+
+    def __init__(self, labels: Sequence[int] | NDArray[np.intp]) -> None:
+        names = np.asarray(labels)
+        _, first, group = np.unique(names, return_index=True, return_inverse=True)
+        self.groups = [np.flatnonzero(group == g) for g in np.argsort(first)]
+        self.labels = names
+        sizes = np.array([len(bands) for bands in self.groups], dtype=np.intp)
+        ends = np.cumsum(np.concatenate([[0], sizes**2]))
+        self.parts = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+        self.row = np.concatenate([np.repeat(bands, len(bands)) for bands in self.groups])
+        self.column = np.concatenate([np.tile(bands, len(bands)) for bands in self.groups])
+        self.start, self.rank, self.size = (np.empty(len(names), dtype=np.intp) for _ in range(3))
+        for bands, start in zip(self.groups, ends[:-1], strict=True):
+            self.start[bands], self.rank[bands], self.size[bands] = start, np.arange(len(bands)), len(bands)
+
+    def split(self, compact: Array) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        """Each group's bands (m,) and covariances (K, m, m)."""
+        for bands, part in zip(self.groups, self.parts, strict=True):
+            yield bands, compact[:, part].reshape(len(compact), len(bands), len(bands))
+
+    def _join(self, covariances: Iterable[Array]) -> Array:
+        return np.concatenate([c.reshape(len(c), -1) for c in covariances], axis=1)
+
+    def n_free(self, n_bands: int) -> int:
+        return sum(FULL.n_free(len(bands)) for bands in self.groups)
+
+    def dense(self, compact: Array, n_bands: int) -> Array:
+        covariances = np.zeros((len(compact), n_bands, n_bands))
+        covariances[:, self.row, self.column] = compact
+        return covariances
+
+    def compact(self, dense: Array) -> Array:
+        return dense[:, self.row, self.column]
+
+    def select(self, compact: Array, bands: NDArray[np.intp]) -> Array:
+        kept = Block(self.labels[bands])
+        row, column = bands[kept.row], bands[kept.column]
+        return compact[:, self.start[row] + self.rank[row] * self.size[row] + self.rank[column]]
+
+    def rescale(self, compact: Array, scale: Array) -> Array:
+        return compact * (scale[self.row] * scale[self.column])
+
+    def add_second_moments(self, spectra: Array, weights: Array, moments: Array) -> None:
+        for bands, own in self.split(moments):
+            FULL.add_second_moments(np.ascontiguousarray(spectra[:, bands]), weights, own)
+
+    def moment_shape(self, n_components: int, n_bands: int) -> tuple[int, ...]:
+        return (n_components, len(self.row))
+
+    def residual(self, yy: Array, mean: Array, maps: Array, xy: Array, xx: Array) -> Array:
+        return self._join(FULL.residual(own, mean[:, g], maps[:, g], xy[:, :, g], xx) for g, own in self.split(yy))
+
+    def clip(self, compact: Array, variance: Array, ratio: float) -> Array:
+        return self._join(FULL.clip(own, variance[g], ratio) for g, own in self.split(compact))
+
+    def singular(self, compact: Array, variance: Array) -> NDArray[np.bool_]:
+        return np.any([FULL.singular(own, variance[g]) for g, own in self.split(compact)], axis=0)
+
+    def log_det(self, compact: Array, n_bands: int) -> Array:
+        return np.sum([FULL.log_det(own, len(g)) for g, own in self.split(compact)], axis=0)
+
+    def solve(self, compact: Array, columns: Array) -> Array:
+        solved = np.empty(columns.shape)
+        for bands, own in self.split(compact):
+            solved[:, bands] = FULL.solve(own, columns[:, bands])
+        return solved
+
+    def whiten(self, compact: Array, columns: Array) -> Array:
+        whitened = np.empty(columns.shape)
+        for bands, own in self.split(compact):
+            whitened[:, bands] = FULL.whiten(own, columns[:, bands])
+        return whitened
+
+    def log_joint(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> LogJoint:
+        factors = [(bands, np.linalg.cholesky(own)) for bands, own in self.split(compact)]
+
+        def whiten(residual: Array, k: int) -> Array:
+            for bands, lower in factors:
+                own = residual[:, bands].T
+                residual[:, bands] = solve_triangular(lower[k], own, lower=True, check_finite=False).T
+            return residual
+
+        return Formed(whiten, regression, basis)
+
+
+@lru_cache(maxsize=64)
+def structure_of(name: str, blocks: tuple[int, ...] | None = None) -> Structure:
+    """The structure of a name; "block" needs the group (D,) of each band."""
+    return STRUCTURES[name] if blocks is None else Block(blocks)

@@ -1,7 +1,8 @@
-"""The general hybrid GLLiM-EM: E-steps and M-steps over something that sums statistics over chunks.
+"""Hybrid GLLiM-EM: E-steps and M-steps over something that sums statistics over chunks.
 
-The steps are those of section "The General Hybrid GLLiM-EM Algorithm". Where there are latents, one marginal M-step
-(Appendix B) and an E-step come first; where there are none, EM starts straight from the responsibilities. Each
+The steps are those of section "The General Hybrid GLLiM-EM Algorithm", or of one of its variants
+(:mod:`specinvert.gllim.variants`). Where there are latents, one marginal M-step (Appendix B) and an E-step come first,
+unless the components tell the latents of shared maps apart; else EM starts straight from the responsibilities. Each
 iteration is an M-step, then an E-step.
 """
 
@@ -15,17 +16,22 @@ from functools import partial
 import numpy as np
 
 from .chunks import ChunkSource
+from .constraints import Constraints
 from .covariance import STRUCTURES
 from .initialize import Start
 from .marginal import marginal_maximization, start_statistics
-from .maximization import Floor, LatentPrior, maximization
-from .parameters import Constraints, GLLiMParameters
+from .maximization import Fixed, Floor, Kept, maximization
+from .parameters import GLLiMParameters
 from .scaling import Scaling
 from .selection import bic, n_free_parameters
 from .statistics import ConditionalTerms, SufficientStatistics, expectation
+from .variants import SWEEPS, latent_cycle, marginal_step, regression_cycle
 
 logger = logging.getLogger(__name__)
 
+ALGORITHMS = ("general", "marginal", "ecm", "aecm")
+MARGINAL = ("marginal", "ecm")
+"""Algorithms whose E-step integrates the latents out."""
 Progress = Callable[[int, float], None]
 
 
@@ -94,31 +100,60 @@ class Problem:
     constraints: Constraints
     floor: Floor
     stopping: Stopping
+    algorithm: str = "general"
+
+    @property
+    def log_volume(self) -> float:
+        """What a sample's log-density in scaled units is more than in the user's."""
+        flat = self.constraints.gamma == "flat"
+        return self.scaling.spectral_log_volume if flat else self.scaling.log_volume
 
     def expectation(self, theta: GLLiMParameters) -> SufficientStatistics:
-        """E-step over all chunks."""
-        structure = STRUCTURES[self.constraints.sigma]
-        return self.source.sum(partial(expectation, ConditionalTerms.of(theta), structure, self.scaling))
+        """E-step over all chunks; the marginal variants need no latents, but all second moments of the spectra."""
+        marginal = self.algorithm in MARGINAL and theta.n_latent > 0
+        structure = STRUCTURES["full"] if marginal else self.constraints.structure
+        terms = ConditionalTerms.of(theta)
+        return self.source.sum(partial(expectation, terms, structure, self.scaling, latents=not marginal))
 
-    def start(self, start: Start | GLLiMParameters, prior: LatentPrior) -> tuple[SufficientStatistics, LatentPrior]:
-        """Statistics for the first M-step, and the latent prior of the components that they describe.
+    def maximization(
+        self, sums: SufficientStatistics, theta: GLLiMParameters | None, fixed: Fixed
+    ) -> tuple[GLLiMParameters, Kept]:
+        """The M-step, and the components kept; ``theta`` is what ``sums`` came from, if anything."""
+        if theta is None or fixed.dimension == 0 or self.algorithm == "general":
+            return maximization(sums, fixed, self.constraints, self.floor)
+        if self.algorithm in MARGINAL:
+            sweeps = SWEEPS if self.algorithm == "marginal" else 1
+            return marginal_step(sums, theta, fixed, self.constraints, self.floor, sweeps)
+        theta, kept = regression_cycle(sums, theta, fixed, self.constraints, self.floor)
+        sums = self.expectation(theta)
+        theta, still = latent_cycle(sums, theta, fixed.keep(kept), self.constraints, self.floor)
+        kept[np.flatnonzero(kept)[~still]] = False
+        return theta, kept
 
-        ``start`` gives responsibilities, or is a theta in the user's units (a warm start).
+    def start(
+        self, start: Start | GLLiMParameters, fixed: Fixed
+    ) -> tuple[SufficientStatistics, GLLiMParameters | None, Fixed]:
+        """Statistics for the first M-step, the theta of their E-step, and what is fixed of its components.
+
+        ``start`` gives responsibilities, or is a theta in the user's units (a warm start). There is no theta where
+        statistics come straight from responsibilities.
         """
         if isinstance(start, GLLiMParameters):
-            return self.expectation(self.scaling.inverse().to_user(start)), prior
-        if prior.dimension:
-            theta, kept = marginal_maximization(self.source, self.scaling, start, prior, self.constraints, self.floor)
-            return self.expectation(theta), prior.keep(kept)
-        row_numbers = len(prior.mean) * (len(self.floor.parameters) + 1)
-        step = partial(start_statistics, start, self.constraints.sigma)
-        return self.source.sum(step, self.scaling, row_numbers), prior
+            theta = self.scaling.inverse().to_user(start)
+            return self.expectation(theta), theta, fixed
+        told_apart = self.constraints.tied_maps and np.ptp(fixed.mean, axis=0).any()
+        if fixed.dimension and not told_apart:
+            theta, kept = marginal_maximization(self.source, self.scaling, start, fixed, self.constraints, self.floor)
+            return self.expectation(theta), theta, fixed.keep(kept)
+        row_numbers = len(fixed.mean) * (len(self.floor.parameters) + fixed.dimension + 1)
+        step = partial(start_statistics, start, self.constraints.structure, fixed)
+        return self.source.sum(step, self.scaling, row_numbers), None, fixed
 
 
 def run_em(
     problem: Problem,
     start: Start | GLLiMParameters,
-    prior: LatentPrior,
+    fixed: Fixed,
     progress: Progress | None = None,
     state: State | None = None,
     keep: Callable[[State], None] | None = None,
@@ -129,23 +164,23 @@ def run_em(
 
     Raises ValueError when all components degenerate.
     """
-    n_asked, converged = len(prior.mean), False
+    n_asked, converged = len(fixed.mean), False
     log_likelihoods: list[float] = []
     removed_at: list[int] = []
+    theta: GLLiMParameters | None
     if state is None:
-        sums, prior = problem.start(start, prior)
+        sums, theta, fixed = problem.start(start, fixed)
         if len(sums.r) < n_asked:
             removed_at.append(-1)
             logger.warning("start: %d of %d components degenerated and were removed", n_asked - len(sums.r), n_asked)
     else:
         theta, log_likelihoods, removed_at = state.theta, list(state.log_likelihoods), list(state.removed_at)
-        n_asked, converged, n_t = state.n_asked, state.converged, theta.n_parameters
-        prior = LatentPrior(theta.c[:, n_t:], theta.Gamma[:, n_t:, n_t:])
+        n_asked, converged, fixed = state.n_asked, state.converged, Fixed.of(theta)
         sums = problem.expectation(theta)
     while not converged and len(log_likelihoods) < problem.stopping.max_iter:
         iteration = len(log_likelihoods)
-        theta, kept = maximization(sums, prior, problem.constraints, problem.floor)
-        prior = prior.keep(kept)
+        theta, kept = problem.maximization(sums, theta, fixed)
+        fixed = fixed.keep(kept)
         if not kept.all():
             removed_at.append(iteration)
             lost = np.count_nonzero(~kept)
@@ -156,13 +191,14 @@ def run_em(
                 f"the log-likelihood is {sums.log_likelihood} after iteration {iteration}: training spectra or "
                 "parameters are too extreme for float64; rescale them or use standardize=True"
             )
-        log_likelihoods.append(sums.log_likelihood - sums.total * problem.scaling.log_volume)
+        log_likelihoods.append(sums.log_likelihood - sums.total * problem.log_volume)
         if iteration > 0 and kept.all() and problem.stopping.tol > 0:
             converged = log_likelihoods[-1] - log_likelihoods[-2] < problem.stopping.tol * sums.total
         if progress is not None:
             progress(iteration, log_likelihoods[-1])
         if keep is not None:
             keep(State(theta, list(log_likelihoods), list(removed_at), n_asked, converged))
+    assert theta is not None
     return Fit(
         parameters=problem.scaling.to_user(theta),
         log_likelihoods=log_likelihoods,

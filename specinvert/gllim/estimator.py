@@ -17,14 +17,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .arrays import Array
 from .chunks import ArrayChunks, Chunk
+from .constraints import Constraints
+from .fixing import check_names
 from .forward import ForwardTerms
-from .parameters import Constraints, GLLiMParameters
+from .parameters import GLLiMParameters
 from .posterior import Posterior, posterior_blocks
 from .rowwise import RowPosterior
-from .selection import bic, n_free_parameters
-from .statistics import log_joint_density
+from .selection import aic, bic, icl, n_free_parameters
+from .statistics import density_and_entropy, log_joint_density
 from .threads import one_blas_thread
 from .training import FitProgress, Settings, train
+
+CONSTRAINTS = (*("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks"),)
+"""Parameters of the estimator that constrain theta."""
 
 
 def _has_latents(estimator: GLLiM) -> bool:
@@ -39,14 +44,24 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     n_components : K, the number of local affine maps.
     n_latent : L_w, the number of latent dimensions; ``"bic"`` tries 0 to ``max_latent`` and keeps the least BIC.
     max_latent : the largest L_w to try, or a sequence of them.
-    sigma : structure of the noise covariances, ``"iso"``, ``"diag"`` or ``"full"``.
+    sigma : structure of the noise covariances, ``"iso"``, ``"diag"``, ``"full"`` or ``"block"``.
+    sigma_blocks : groups of bands whose noise is correlated, for ``sigma="block"``: the group of each band, D integers,
+        or lists of the bands of each group; ``"auto"`` finds them (:mod:`specinvert.gllim.grouping`).
     tied_sigma : one noise covariance for all components.
-    gamma : structure of the parameters' covariances, ``"full"``, ``"diag"`` or ``"iso"``.
-    tied_gamma : one covariance of the parameters for all components.
+    gamma : structure of the parameters' covariances, ``"full"``, ``"diag"`` or ``"iso"``; ``"flat"`` is no prior on the
+        parameters: mixtures of regressions, whose likelihood is that of the spectra given the parameters.
+    tied_gamma : one covariance of the parameters for all components; ``"volume"`` makes their determinants equal.
     tied_pi : all weights 1/K.
+    tied_maps : one A for all components; needs ``tied_sigma``.
+    intercept : False holds b = 0, and data are not centred for the fit.
+    fixed : parts of theta that are given, not estimated, in the user's units: ``"pi"`` (K,), ``"c"`` up to (K, L_t) and
+        ``"Gamma"`` up to (K, L_t, L_t) of the parameters, ``"Sigma"`` a variance, (D,), (D, D) or (K, D, D).
     standardize : fit in standardised units (the result is in the user's).
+    algorithm : ``"general"``, or a variant that treats less of the latents as missing, ``"marginal"``, ``"ecm"`` or
+        ``"aecm"`` (:mod:`specinvert.gllim.variants`): other steps to the same maxima.
     init : ``"kmeans"`` on the parameters (on the spectra where there are none), ``"kmeans-joint"`` on both blocks with
-        equal weight, ``"kmeans-spectra"``, ``"gmm"`` (a mixture on the parameters), or a GLLiMParameters to go on from.
+        equal weight, ``"kmeans-spectra"``, ``"gmm"`` (a mixture on the parameters), a GLLiMParameters to go on from, or
+        a :class:`specinvert.gllim.grid.PrincipalGrid`.
     n_init : starts to try; the greatest likelihood is kept.
     max_iter, tol : stop after max_iter iterations, or when one gains less than tol nats a sample (0: never).
     reg_covar : no variance falls below this share of the band's or parameter's own variance (a clip, never added).
@@ -71,8 +86,13 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         sigma: str = "iso",
         tied_sigma: bool = False,
         gamma: str = "full",
-        tied_gamma: bool = False,
+        tied_gamma: bool | str = False,
         tied_pi: bool = False,
+        tied_maps: bool = False,
+        intercept: bool = True,
+        sigma_blocks: Any = None,
+        fixed: Any = None,
+        algorithm: str = "general",
         standardize: bool = True,
         init: Any = "kmeans",
         n_init: int = 1,
@@ -91,6 +111,11 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.gamma = gamma
         self.tied_gamma = tied_gamma
         self.tied_pi = tied_pi
+        self.tied_maps = tied_maps
+        self.intercept = intercept
+        self.sigma_blocks = sigma_blocks
+        self.fixed = fixed
+        self.algorithm = algorithm
         self.standardize = standardize
         self.init = init
         self.n_init = n_init
@@ -111,10 +136,9 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def settings(self) -> Settings:
         """The settings, checked."""
-        constraints = Constraints(self.sigma, self.tied_sigma, self.gamma, self.tied_gamma, self.tied_pi)
         own = self.get_params(deep=False)
-        names = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi")
-        return Settings(constraints=constraints, **{k: v for k, v in own.items() if k not in names})
+        constraints = Constraints(**{name: own.pop(name) for name in CONSTRAINTS}, fixed=check_names(self.fixed))
+        return Settings(constraints=constraints, **own)
 
     def fit(
         self,
@@ -129,7 +153,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : spectra (n, D).
-        y : parameters (n, L_t) or (n,); None is unsupervised and needs ``n_latent``.
+        y : parameters (n, L_t) or (n,); None, or no columns, is unsupervised and needs ``n_latent``.
         sample_weight : frequencies (n,), zero or more.
         responsibilities : (n, K), rows summing to one, to start from instead of ``init``; K overrides n_components.
         progress : called after each iteration with the run's label, the iteration and the log-likelihood.
@@ -138,7 +162,8 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ------
         ValueError : NaN, constant columns, too few samples, negative weights, settings out of range.
         """
-        if y is None:
+        unsupervised = y is None or getattr(y, "shape", ())[1:] == (0,)
+        if unsupervised:
             if not self.n_latent:
                 raise ValueError(
                     "GLLiM requires y to be passed, but the target y is None: "
@@ -166,7 +191,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.n_removed_ = result.fit.n_removed
         self.bic_ = result.fit.bic
         self.bics_ = result.bics
-        self._single_target = y is not None and np.ndim(y) == 1
+        self._single_target = not unsupervised and np.ndim(y) == 1
         return self
 
     @overload
@@ -216,17 +241,32 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return density
 
     def bic(self, X: Any, y: Any = None) -> float:
-        """BIC of the fitted model on spectra X (n, D) and parameters y (n, L_t)."""
-        X = self._check_spectra(X)
+        """BIC of the fitted model on spectra X (n, D) and parameters y (n, L_t): smaller is better."""
+        X, targets = self._check_pairs(X, y)
+        return bic(float(log_joint_density(self.parameters_, X, targets).sum()), self._n_free(), len(X))
+
+    def aic(self, X: Any, y: Any = None) -> float:
+        """AIC of the fitted model on spectra X (n, D) and parameters y (n, L_t): smaller is better."""
+        X, targets = self._check_pairs(X, y)
+        return aic(float(log_joint_density(self.parameters_, X, targets).sum()), self._n_free())
+
+    def icl(self, X: Any, y: Any = None) -> float:
+        """ICL of the fitted model on spectra X (n, D) and parameters y (n, L_t): BIC plus twice the entropy."""
+        X, targets = self._check_pairs(X, y)
+        density, entropy = density_and_entropy(self.parameters_, X, targets)
+        return icl(float(density.sum()), self._n_free(), len(X), float(entropy.sum()))
+
+    def _n_free(self) -> int:
         theta = self.parameters_
-        if theta.n_parameters:
-            targets = check_array(y, ensure_2d=False, dtype=np.float64).reshape(len(X), -1)
-        else:
-            targets = np.empty((len(X), 0))
-        n_free = n_free_parameters(
+        return n_free_parameters(
             theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints
         )
-        return bic(float(log_joint_density(theta, X, targets).sum()), n_free, len(X))
+
+    def _check_pairs(self, X: Any, y: Any) -> tuple[Array, Array]:
+        X = self._check_spectra(X)
+        if not self.parameters_.n_parameters:
+            return X, np.empty((len(X), 0))
+        return X, check_array(y, ensure_2d=False, dtype=np.float64).reshape(len(X), -1)
 
     def _posterior_blocks(self, X: Array) -> Iterator[tuple[Any, Posterior | RowPosterior]]:
         with one_blas_thread():

@@ -19,7 +19,7 @@ from .chunks import Chunk, ChunkSource, DataMoments
 from .em import Stopping, run_em
 from .forward import ForwardTerms
 from .hashing import row_hash
-from .maximization import LatentPrior
+from .maximization import Fixed
 from .noise import with_noise
 from .parameters import GLLiMParameters
 from .posterior import posterior_blocks
@@ -108,11 +108,10 @@ def _without(
 ) -> GLLiMParameters:
     """A few iterations on from theta, on the rows not held out."""
     rest = source.where(partial(_chosen, share=share, others=True))
-    n_t = theta.n_parameters
     problem = replace(problem_of(rest, settings, moments), stopping=Stopping(ITERATIONS, 0.0))
-    prior = LatentPrior(theta.c[:, n_t:], theta.Gamma[:, n_t:, n_t:])
+    problem = replace(problem, constraints=replace(problem.constraints, sigma_blocks=theta.constraints.sigma_blocks))
     with one_blas_thread():
-        return run_em(problem, theta, prior).parameters
+        return run_em(problem, theta, Fixed.of(problem.scaling.inverse().to_user(theta))).parameters
 
 
 def _tails(theta: GLLiMParameters, spectra: Array) -> Array:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from .arrays import Array
 from .chunks import Chunk, ChunkSource
-from .covariance import STRUCTURES
+from .constraints import Constraints
+from .covariance import STRUCTURES, Structure
 from .initialize import Start
-from .maximization import Floor, LatentPrior, maximization
-from .parameters import Constraints, GLLiMParameters
+from .maximization import Fixed, Floor, Kept, assemble, maximization
+from .parameters import GLLiMParameters
 from .scaling import Scaling
 from .statistics import Accumulator, SufficientStatistics
 
@@ -28,67 +30,64 @@ MAX_PRODUCTS = 200
 SMALLEST_BASIS = 96
 
 
-def start_statistics(start: Start, sigma: str, chunk: Chunk) -> SufficientStatistics:
-    """Sums for a first M-step straight from responsibilities, x being the parameters alone."""
+def start_statistics(start: Start, structure: Structure, prior: Fixed, chunk: Chunk) -> SufficientStatistics:
+    """Sums for a first M-step straight from responsibilities, latents having their prior moments in each component."""
     weights = start.responsibilities(chunk) * chunk.weights[:, None]
-    none = LatentPrior.standard(weights.shape[1], 0)
-    n_t, n_bands = chunk.parameters.shape[1], chunk.spectra.shape[1]
-    accumulator = Accumulator(STRUCTURES[sigma], none.covariance, none.mean, n_t, n_bands)
-    accumulator.add(chunk, weights, np.empty((len(chunk), 0, weights.shape[1])))
-    return accumulator.statistics()
+    n_t, n_bands, n_w = chunk.parameters.shape[1], chunk.spectra.shape[1], prior.dimension
+    accumulator = Accumulator(structure, np.zeros_like(prior.covariance), prior.mean, n_t, n_bands)
+    accumulator.add(chunk, weights, np.zeros((len(chunk), n_w, weights.shape[1])))
+    sums = accumulator.statistics()
+    sums.xx[:, n_t:, n_t:] += sums.r[:, None, None] * prior.covariance
+    return sums
 
 
 def marginal_maximization(
     source: ChunkSource,
     scaling: Scaling,
     start: Start,
-    prior: LatentPrior,
+    fixed: Fixed,
     constraints: Constraints,
     floor: Floor,
-) -> tuple[GLLiMParameters, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Theta with isotropic, distinct Sigma_k from responsibilities, and which components were kept."""
-    distinct = replace(constraints, sigma="iso", tied_sigma=False)
-    n_t, n_w, n_bands = len(floor.parameters), prior.dimension, len(floor.spectra)
-    n_components = len(prior.mean)
-    sums = source.sum(lambda chunk: start_statistics(start, "iso", chunk), scaling, n_components * (n_t + 1))
-    no_latent = LatentPrior.standard(n_components, 0)
-    regression, kept = maximization(sums, no_latent, distinct, floor)
+) -> tuple[GLLiMParameters, Kept]:
+    """Theta with isotropic, distinct Sigma_k and maps from responsibilities, and which components were kept."""
+    distinct = replace(
+        constraints,
+        sigma="iso",
+        tied_sigma=False,
+        sigma_blocks=None,
+        tied_maps=False,
+        intercept=True,
+        fixed=tuple(name for name in constraints.fixed if name != "Sigma"),
+    )
+    n_t, n_w, n_bands = len(floor.parameters), fixed.dimension, len(floor.spectra)
+    n_components = len(fixed.mean)
+    supervised = replace(Fixed.standard(n_components, 0), parts=fixed.prior_parts)
+    iso = STRUCTURES["iso"]
+    step = partial(start_statistics, start, iso, supervised)
+    sums = source.sum(step, scaling, n_components * (n_t + 1))
+    regression, kept = maximization(sums, supervised, distinct, floor)
     values, vectors, trace = leading_residuals(source, scaling, start, regression, np.flatnonzero(kept), n_w)
     noise = np.maximum(trace - values.sum(axis=1), 0.0) / (n_bands - n_w)
-    noise = STRUCTURES["iso"].clip(noise, floor.spectra, floor.ratio)
+    noise = iso.clip(noise, floor.spectra, floor.ratio)
     if floor.ratio == 0.0:
-        singular = STRUCTURES["iso"].singular(noise, floor.spectra)
+        singular = iso.singular(noise, floor.spectra)
         if singular.all():
             raise ValueError(
                 f"the residuals of all {len(noise)} components have no noise beyond {n_w} latent dimensions: "
                 "use fewer latents, fewer components, or reg_covar > 0"
             )
         kept[np.flatnonzero(kept)[singular]] = False
-        regression = _keep(regression, ~singular)
+        regression = regression.keep(~singular)
         values, vectors, noise = values[~singular], vectors[~singular], noise[~singular]
-    prior = prior.keep(kept)
     spread = vectors * np.sqrt(np.maximum(values - noise[:, None], 0.0))[:, None, :]
-    maps_w = spread @ np.linalg.inv(np.linalg.cholesky(prior.covariance))  # A_w Gamma_w A_w' = U (Lambda - s2) U'
-    covariance = np.zeros((len(noise), n_t + n_w, n_t + n_w))
-    covariance[:, :n_t, :n_t] = regression.Gamma
-    covariance[:, n_t:, n_t:] = prior.covariance
-    theta = GLLiMParameters(
-        pi=regression.pi,
-        c=np.concatenate([regression.c, prior.mean], axis=1),
-        Gamma=covariance,
-        A=np.concatenate([regression.A, maps_w], axis=2),
-        b=regression.b - np.einsum("kdl,kl->kd", maps_w, prior.mean),
-        Sigma=noise,
-        n_latent=n_w,
-        constraints=distinct,
-    )
-    return theta, kept
+    return with_latents(replace(regression, Sigma=noise), fixed.keep(kept), spread), kept
 
 
-def _keep(theta: GLLiMParameters, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> GLLiMParameters:
-    pi = theta.pi[kept] / theta.pi[kept].sum()
-    arrays = {name: getattr(theta, name)[kept] for name in ("c", "Gamma", "A", "b", "Sigma")}
-    return replace(theta, pi=pi, **arrays)
+def with_latents(regression: GLLiMParameters, fixed: Fixed, spread: Array) -> GLLiMParameters:
+    """Theta of a regression and what latents add to its residuals: A_w Gamma_w A_w' = spread spread'."""
+    maps_w = spread @ np.linalg.inv(np.linalg.cholesky(fixed.covariance))
+    intercept = regression.b - np.einsum("kdl,kl->kd", maps_w, fixed.mean)
+    return assemble(replace(regression, b=intercept), fixed, maps_w)
 
 
 @dataclass(frozen=True)

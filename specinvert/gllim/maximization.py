@@ -5,32 +5,63 @@ Constraints, then tying with weights r_k / N, then the clip of ``reg_covar``; co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .arrays import Array
+from .constraints import Constraints
 from .covariance import SINGULAR, STRUCTURES, Structure
-from .parameters import Constraints, GLLiMParameters
+from .parameters import GLLiMParameters
 from .statistics import SufficientStatistics
+
+FLAT = 1e6
+"""Variance of the parameters, in scaled units, that stands for no prior on them in the forward regression."""
+
+Kept = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class LatentPrior:
-    """The fixed means (K, L_w) and covariances (K, L_w, L_w) of the latents."""
+class Fixed:
+    """What EM does not estimate, in scaled units.
+
+    Attributes
+    ----------
+    mean, covariance : (K, L_w) and (K, L_w, L_w) of the latents.
+    parts : "pi" (K,), "c" (K, L_t), "Gamma" (K, L_t, L_t) and "Sigma" in compact form, those that are given.
+    """
 
     mean: Array
     covariance: Array
+    parts: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
-    def standard(cls, n_components: int, n_latent: int) -> LatentPrior:
-        """Zero means and identity covariances."""
+    def standard(cls, n_components: int, n_latent: int) -> Fixed:
+        """Zero means and identity covariances of the latents, nothing else."""
         identity = np.broadcast_to(np.eye(n_latent), (n_components, n_latent, n_latent))
         return cls(np.zeros((n_components, n_latent)), identity.copy())
 
-    def keep(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> LatentPrior:
-        """The prior of some components."""
-        return LatentPrior(self.mean[kept], self.covariance[kept])
+    @classmethod
+    def of(cls, theta: GLLiMParameters) -> Fixed:
+        """What theta in scaled units says of itself that it is fixed."""
+        n_t = theta.n_parameters
+        values = {"pi": theta.pi, "c": theta.c[:, :n_t], "Gamma": theta.Gamma[:, :n_t, :n_t], "Sigma": theta.Sigma}
+        parts = {name: values[name] for name in theta.constraints.fixed}
+        return cls(theta.c[:, n_t:], theta.Gamma[:, n_t:, n_t:], parts)
+
+    def keep(self, kept: Kept) -> Fixed:
+        """What is fixed of some components, weights made to sum to one."""
+        parts = {name: array[kept] for name, array in self.parts.items()}
+        if "pi" in parts:
+            parts["pi"] = parts["pi"] / parts["pi"].sum()
+        return Fixed(self.mean[kept], self.covariance[kept], parts)
+
+    @property
+    def prior_parts(self) -> Mapping[str, Array]:
+        """The parts but Sigma."""
+        return {name: array for name, array in self.parts.items() if name != "Sigma"}
 
     @property
     def dimension(self) -> int:
@@ -47,62 +78,152 @@ class Floor:
     parameters: Array
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Of x and y under each component's responsibilities, about their means or, without an intercept, about zero.
+
+    ``share`` (K,) is r_k / N, ``x`` (K, L) and ``y`` (K, D) the points of reference; ``xx`` (K, L, L),
+    ``xy`` (K, L, D), and ``yy`` about zero in the compact form of the structure.
+    """
+
+    share: Array
+    x: Array
+    y: Array
+    xx: Array
+    xy: Array
+    yy: Array
+
+    @classmethod
+    def of(cls, sums: SufficientStatistics, intercept: bool = True) -> Moments:
+        """The moments that the sums hold; those of a component without samples are zero."""
+        counts = np.where(sums.r > 0.0, sums.r, 1.0)
+        x, y = sums.x / counts[:, None], sums.y / counts[:, None]
+        if not intercept:
+            x, y = np.zeros_like(x), np.zeros_like(y)
+        return cls(
+            share=sums.r / sums.r.sum(),
+            x=x,
+            y=y,
+            xx=sums.xx / counts[:, None, None] - x[:, :, None] * x[:, None, :],
+            xy=sums.xy / counts[:, None, None] - x[:, :, None] * y[:, None, :],
+            yy=sums.yy / counts.reshape(-1, *[1] * (sums.yy.ndim - 1)),
+        )
+
+
 def maximization(
-    sums: SufficientStatistics, prior: LatentPrior, constraints: Constraints, floor: Floor
-) -> tuple[GLLiMParameters, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    sums: SufficientStatistics, fixed: Fixed, constraints: Constraints, floor: Floor
+) -> tuple[GLLiMParameters, Kept]:
     """Theta that maximises the expected complete log-likelihood, and which components were kept (K,).
 
-    A component is left out when its effective count is below L_t + 2 or, with ``reg_covar=0``, when its
-    covariance is singular. Raises ValueError when none is left.
+    A component is left out when its effective count is below L_t + 2, unless none has parameters of its own, or, with
+    ``reg_covar=0``, when its covariance is singular. Raises ValueError when none is left.
     """
+    return without_degenerate(
+        lambda kept: _maximize(sums.keep(kept), fixed.keep(kept), constraints, floor), sums.r, constraints, floor
+    )
+
+
+def without_degenerate(
+    step: Callable[[Kept], GLLiMParameters], r: Array, constraints: Constraints, floor: Floor
+) -> tuple[GLLiMParameters, Kept]:
+    """Theta of a step on the components that do not degenerate, and which those are: see :func:`maximization`."""
     n_t = len(floor.parameters)
-    kept = sums.r >= n_t + 2
+    kept = r >= (0.0 if constraints.nothing_own(n_t) else n_t + 2)
     while kept.any():
-        theta = _maximize(sums.keep(kept), prior.keep(kept), constraints, floor)
-        degenerate = np.zeros(len(theta.pi), dtype=bool) if floor.ratio > 0 else _singular(theta, constraints, floor)
+        theta = step(kept)
+        degenerate = np.zeros(len(theta.pi), dtype=bool) if floor.ratio > 0 else _singular(theta, floor)
         if not degenerate.any():
             return theta, kept
         kept[np.flatnonzero(kept)[degenerate]] = False
     raise ValueError(
-        f"all {len(sums.r)} components degenerated (effective counts {_brief(sums.r)}, at least {n_t + 2} needed, or "
+        f"all {len(r)} components degenerated (effective counts {_brief(r)}, at least {n_t + 2} needed, or "
         "singular covariances): use fewer components, more samples, sigma='iso' or 'diag', or reg_covar > 0"
     )
 
 
-def _maximize(
-    sums: SufficientStatistics, prior: LatentPrior, constraints: Constraints, floor: Floor
-) -> GLLiMParameters:
-    n_t, n_w = len(floor.parameters), prior.dimension
-    n_components = len(sums.r)
-    share = sums.r / sums.r.sum()
-    x_mean = sums.x / sums.r[:, None]
-    y_mean = sums.y / sums.r[:, None]
-    xx = sums.xx / sums.r[:, None, None] - x_mean[:, :, None] * x_mean[:, None, :]
-    xy = sums.xy / sums.r[:, None, None] - x_mean[:, :, None] * y_mean[:, None, :]
-
-    maps = _regression(xx, xy, floor.parameters)  # eq. Ak_up
-    sigma = STRUCTURES[constraints.sigma]
-    scale = sums.r.reshape(-1, *[1] * (sums.yy.ndim - 1))
-    noise = sigma.residual(sums.yy / scale, y_mean, maps, xy, xx)  # eq. SOLVA_Sigmak
-    noise = _tie_and_clip(noise, share, sigma, constraints.tied_sigma, floor.spectra, floor.ratio)
-
-    covariance = np.zeros((n_components, n_t + n_w, n_t + n_w))
-    covariance[:, n_t:, n_t:] = prior.covariance
-    if n_t:
-        gamma = STRUCTURES[constraints.gamma]
-        within = _compact(xx[:, :n_t, :n_t], constraints.gamma)
-        within = _tie_and_clip(within, share, gamma, constraints.tied_gamma, floor.parameters, floor.ratio)
-        covariance[:, :n_t, :n_t] = gamma.dense(within, n_t)
-    return GLLiMParameters(
-        pi=np.full(n_components, 1.0 / n_components) if constraints.tied_pi else share,
-        c=np.concatenate([x_mean[:, :n_t], prior.mean], axis=1),
-        Gamma=covariance,
-        A=maps,
-        b=y_mean - np.einsum("kdl,kl->kd", maps, x_mean),
-        Sigma=noise,
-        n_latent=n_w,
-        constraints=constraints,
+def _maximize(sums: SufficientStatistics, fixed: Fixed, constraints: Constraints, floor: Floor) -> GLLiMParameters:
+    moments = Moments.of(sums, constraints.intercept)
+    maps = regression(moments, constraints, floor)
+    noise = fixed.parts.get("Sigma")
+    if noise is None:
+        structure = constraints.structure
+        noise = structure.residual(moments.yy, moments.y, maps, moments.xy, moments.xx)  # eq. SOLVA_Sigmak
+        noise = tie_and_clip(noise, moments.share, structure, constraints.tied_sigma, floor.spectra, floor.ratio)
+    pi, centre, within = mixture(sums, fixed, constraints, floor)
+    return assemble(
+        GLLiMParameters(
+            pi=pi,
+            c=centre,
+            Gamma=within,
+            A=maps[:, :, : centre.shape[1]],
+            b=moments.y - np.einsum("kdl,kl->kd", maps, moments.x),
+            Sigma=noise,
+            constraints=constraints,
+        ),
+        fixed,
+        maps[:, :, centre.shape[1] :],
     )
+
+
+def assemble(supervised: GLLiMParameters, fixed: Fixed, maps_w: Array) -> GLLiMParameters:
+    """Theta with the blocks of eq. SOLVA_decomp: latents added to a theta without."""
+    n_t, n_w = supervised.n_parameters, fixed.dimension
+    covariance = np.zeros((supervised.n_components, n_t + n_w, n_t + n_w))
+    covariance[:, :n_t, :n_t] = supervised.Gamma
+    covariance[:, n_t:, n_t:] = fixed.covariance
+    return replace(
+        supervised,
+        c=np.concatenate([supervised.c, fixed.mean], axis=1),
+        Gamma=covariance,
+        A=np.concatenate([supervised.A, maps_w], axis=2),
+        n_latent=n_w,
+    )
+
+
+def mixture(
+    sums: SufficientStatistics, fixed: Fixed, constraints: Constraints, floor: Floor
+) -> tuple[Array, Array, Array]:
+    """M-GMM-step: pi (K,), c (K, L_t) and Gamma (K, L_t, L_t) of the parameters."""
+    n_components, n_t = len(sums.r), len(floor.parameters)
+    share = sums.r / sums.r.sum()
+    pi = np.full(n_components, 1.0 / n_components) if constraints.tied_pi else fixed.parts.get("pi", share)
+    if constraints.gamma == "flat":
+        return pi, np.zeros((n_components, n_t)), np.repeat(FLAT * np.diag(floor.parameters)[None], n_components, 0)
+    counts = np.where(sums.r > 0.0, sums.r, 1.0)
+    mean = sums.x[:, :n_t] / counts[:, None]
+    centre = fixed.parts.get("c", mean)
+    covariance = fixed.parts.get("Gamma")
+    if covariance is None:
+        gap = mean - centre
+        spread = sums.xx[:, :n_t, :n_t] / counts[:, None, None] - mean[:, :, None] * mean[:, None, :]
+        spread = spread + gap[:, :, None] * gap[:, None, :]
+        covariance = _prior_covariance(spread, share, constraints, floor)
+    return pi, centre, covariance
+
+
+def _prior_covariance(spread: Array, share: Array, constraints: Constraints, floor: Floor) -> Array:
+    """Gamma (K, L_t, L_t) under its constraints, from unconstrained covariances.
+
+    Equal volumes: Gamma_k = lambda M_k / |M_k|^(1/L) with lambda = sum_k (r_k / N) |M_k|^(1/L).
+    """
+    n_t = len(floor.parameters)
+    if n_t == 0:
+        return np.asarray(spread)
+    structure = STRUCTURES[constraints.gamma]
+    tied = constraints.tied_gamma != "volume" and bool(constraints.tied_gamma)
+    compact = tie_and_clip(structure.compact(spread), share, structure, tied, floor.parameters, floor.ratio)
+    if constraints.tied_gamma == "volume":
+        side = np.exp(structure.log_det(compact, n_t) / n_t)
+        compact = compact * (share @ side / side).reshape(-1, *[1] * (compact.ndim - 1))
+    return structure.dense(compact, n_t)
+
+
+def regression(moments: Moments, constraints: Constraints, floor: Floor) -> Array:
+    """Maps A (K, D, L), eq. Ak_up."""
+    if not constraints.tied_maps:
+        return _regression(moments.xx, moments.xy, floor.parameters)
+    xx, xy = (np.tensordot(moments.share, part, axes=1)[None] for part in (moments.xx, moments.xy))
+    return np.repeat(_regression(xx, xy, floor.parameters), len(moments.share), axis=0)
 
 
 def _regression(xx: Array, xy: Array, variance: Array) -> Array:
@@ -121,25 +242,17 @@ def _regression(xx: Array, xy: Array, variance: Array) -> Array:
     return slopes.transpose(0, 2, 1)
 
 
-def _compact(covariances: Array, structure: str) -> Array:
-    if structure == "full":
-        return covariances
-    variances = np.diagonal(covariances, axis1=1, axis2=2)
-    return variances if structure == "diag" else variances.mean(axis=1)
-
-
-def _tie_and_clip(
+def tie_and_clip(
     compact: Array, share: Array, structure: Structure, tied: bool, variance: Array, ratio: float
 ) -> Array:
+    """Compact covariances made equal where tied, then none below the floor."""
     if tied:
         pooled = np.tensordot(share, compact, axes=1)
         compact = np.repeat(pooled[None], len(share), axis=0)
     return structure.clip(compact, variance, ratio)
 
 
-def _singular(
-    theta: GLLiMParameters, constraints: Constraints, floor: Floor
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _singular(theta: GLLiMParameters, floor: Floor) -> Kept:
     singular = theta.structure.singular(theta.Sigma, floor.spectra)
     n_t = theta.n_parameters
     if n_t:

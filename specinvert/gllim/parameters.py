@@ -6,41 +6,14 @@ Equations of the paper: theta-def, SOLVA_decomp, GLLiMtoGLLimStar (forward param
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Array
-from .covariance import STRUCTURES, Structure
-
-GAMMA_STRUCTURES = ("full", "diag", "iso")
-
-
-@dataclass(frozen=True)
-class Constraints:
-    """What is held equal or zero in theta.
-
-    ``sigma`` and ``gamma`` name the structures of Sigma_k and Gamma^t_k, ``tied_*`` make them equal for all
-    components (weighted by r_k / N), ``tied_pi`` fixes all weights to 1/K.
-    """
-
-    sigma: str = "iso"
-    tied_sigma: bool = False
-    gamma: str = "full"
-    tied_gamma: bool = False
-    tied_pi: bool = False
-
-    def __post_init__(self) -> None:
-        for name, value, accepted in (
-            ("sigma", self.sigma, tuple(STRUCTURES)),
-            ("gamma", self.gamma, GAMMA_STRUCTURES),
-        ):
-            if value not in accepted:
-                raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
-        for name in ("tied_sigma", "tied_gamma", "tied_pi"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ValueError(f"{name}={getattr(self, name)!r} must be True or False")
+from .constraints import Constraints as Constraints
+from .covariance import Structure
 
 
 @dataclass(frozen=True)
@@ -53,8 +26,8 @@ class GLLiMParameters:
     c : (K, L) means of x = [t; w], parameters first, latents last.
     Gamma : (K, L, L) covariances of x, zero between t and w (eq. SOLVA_decomp).
     A : (K, D, L) and b : (K, D), the affine maps from x to spectra.
-    Sigma : noise covariances in compact form, (K,), (K, D) or (K, D, D) as ``constraints.sigma`` says;
-        :meth:`sigma_dense` gives (K, D, D).
+    Sigma : noise covariances in compact form, (K,), (K, D), (K, D, D) or, of blocks, (K, P) as ``constraints.sigma``
+        says; :meth:`sigma_dense` gives (K, D, D).
     n_latent : L_w, the number of trailing entries of x that are latent.
     constraints : the structure that the parameters obey.
     """
@@ -66,10 +39,11 @@ class GLLiMParameters:
     b: Array
     Sigma: Array
     n_latent: int = 0
-    constraints: Constraints = Constraints()
+    constraints: Constraints = field(default_factory=Constraints)
 
     def __post_init__(self) -> None:
         n_components, n_bands, dimension = self.A.shape
+        self.constraints.check_bands(n_bands)
         expected = {
             "pi": (n_components,),
             "c": (n_components, dimension),
@@ -89,7 +63,7 @@ class GLLiMParameters:
     @property
     def structure(self) -> Structure:
         """The covariance structure of Sigma."""
-        return STRUCTURES[self.constraints.sigma]
+        return self.constraints.structure
 
     @property
     def n_components(self) -> int:
@@ -120,7 +94,23 @@ class GLLiMParameters:
 
     def select_bands(self, bands: NDArray[np.intp]) -> GLLiMParameters:
         """Theta of the marginal density of some bands: those rows of A, b and Sigma."""
-        return replace(self, A=self.A[:, bands], b=self.b[:, bands], Sigma=self.structure.select(self.Sigma, bands))
+        return replace(
+            self,
+            A=self.A[:, bands],
+            b=self.b[:, bands],
+            Sigma=self.structure.select(self.Sigma, bands),
+            constraints=self.constraints.of_bands(bands),
+        )
+
+    def keep(self, kept: NDArray[np.bool_]) -> GLLiMParameters:
+        """Theta of some components, their weights made to sum to one."""
+        arrays = {name: array[kept] for name, array in self.arrays().items()}
+        return replace(self, **{**arrays, "pi": arrays["pi"] / arrays["pi"].sum()})
+
+    def with_full_noise(self) -> GLLiMParameters:
+        """The same theta, Sigma held as (K, D, D)."""
+        constraints = replace(self.constraints, sigma="full", sigma_blocks=None)
+        return replace(self, Sigma=self.sigma_dense(), constraints=constraints)
 
     def forward(self) -> GLLiMParameters:
         """The forward parameters theta* (eq. GLLiMtoGLLimStar), spectra as regressor: D x D, so for small D.

@@ -83,8 +83,10 @@ class Scaling:
     parameters_scale: Array
 
     @classmethod
-    def from_moments(cls, spectra: Moments, parameters: Moments, sigma: str, standardize: bool) -> Scaling:
-        """Shift to the means; scales of one where not ``standardize``.
+    def from_moments(
+        cls, spectra: Moments, parameters: Moments, sigma: str, standardize: bool, centre: bool = True
+    ) -> Scaling:
+        """Shift to the means unless not to ``centre``; scales of one where not ``standardize``.
 
         Under an iso Sigma all bands share the root mean variance, else each band has its own deviation.
         """
@@ -94,6 +96,8 @@ class Scaling:
             variance = spectra.variance
             common = np.full_like(variance, variance.mean()) if sigma == "iso" else variance
             scales = np.sqrt(common), np.sqrt(parameters.variance)
+        if not centre:
+            return cls(np.zeros_like(spectra.mean), scales[0], np.zeros_like(parameters.mean), scales[1])
         return cls(spectra.mean, scales[0], parameters.mean, scales[1])
 
     def inverse(self) -> Scaling:
@@ -108,7 +112,12 @@ class Scaling:
     @property
     def log_volume(self) -> float:
         """Log of the volume element: subtract it, a sample, from a scaled log-density."""
-        return float(np.log(self.spectra_scale).sum() + np.log(self.parameters_scale).sum())
+        return self.spectral_log_volume + float(np.log(self.parameters_scale).sum())
+
+    @property
+    def spectral_log_volume(self) -> float:
+        """Log of the volume element of the spectra alone."""
+        return float(np.log(self.spectra_scale).sum())
 
     def apply(self, spectra: Array, parameters: Array, workspace: Workspace | None = None) -> tuple[Array, Array]:
         """Spectra (n, D) and parameters (n, L_t) of any float type to scaled float64, in ``workspace`` if given."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
+from scipy.special import entr
 
 from .arrays import Array
 from .chunks import Chunk, blocks
@@ -55,7 +56,7 @@ class ConditionalTerms:
     residuals : log-densities of y - A_t t - b - A_w c_w, latents integrated out.
     latent_mean : (K, L_w) c_w.
     latent_covariance : (K, L_w, L_w) S_w of eq. SOLVA_EWstep3, ``root`` a triangular root of it.
-    centre : (L_t, K) c_t. whitening : (L_t, L_t, K), inverse Cholesky factor of Gamma_t.
+    centre : (L_t, K) c_t. whitening : (L_t, L_t, K), inverse Cholesky factor of Gamma_t; zero where that is flat.
     log_constant : (K,) log pi_k and the normalisation of both densities.
     """
 
@@ -76,7 +77,10 @@ class ConditionalTerms:
         intercept = theta.b + np.einsum("kdl,kl->kd", maps_w, latent_mean)
         basis, root, log_det_latent = update_prior(structure, theta.Sigma, maps_w, theta.Gamma[:, n_t:, n_t:])
         root_t = np.linalg.cholesky(theta.Gamma[:, :n_t, :n_t])
-        log_det_t = 2.0 * np.log(np.diagonal(root_t, axis1=1, axis2=2)).sum(axis=1)
+        whitening = np.ascontiguousarray(np.linalg.inv(root_t).transpose(1, 2, 0))
+        log_det_t = 2.0 * np.log(np.diagonal(root_t, axis1=1, axis2=2)).sum(axis=1) + n_t * LOG_2PI
+        if theta.constraints.gamma == "flat":
+            whitening, log_det_t = np.zeros_like(whitening), np.zeros_like(log_det_t)
         log_det = structure.log_det(theta.Sigma, n_bands) + log_det_latent + log_det_t
         regression = np.concatenate([maps_t, intercept[:, :, None]], axis=2)
         return cls(
@@ -85,8 +89,8 @@ class ConditionalTerms:
             latent_covariance=root @ root.transpose(0, 2, 1),
             root=root,
             centre=np.ascontiguousarray(theta.c[:, :n_t].T),
-            whitening=np.ascontiguousarray(np.linalg.inv(root_t).transpose(1, 2, 0)),
-            log_constant=np.log(theta.pi) - 0.5 * (log_det + (n_bands + n_t) * LOG_2PI),
+            whitening=whitening,
+            log_constant=np.log(theta.pi) - 0.5 * (log_det + n_bands * LOG_2PI),
         )
 
     def log_joint(self, spectra: Array, parameters: Array, workspace: Workspace) -> tuple[Array, Array]:
@@ -99,19 +103,25 @@ class ConditionalTerms:
 
 
 def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array) -> Array:
-    """Observed log-density log p(y_n, t_n) (n,) of data in the units of theta."""
+    """Observed log-density log p(y_n, t_n), or log p(y_n | t_n) under a flat Gamma, (n,) in the units of theta."""
+    return density_and_entropy(theta, spectra, parameters)[0]
+
+
+def density_and_entropy(theta: GLLiMParameters, spectra: Array, parameters: Array) -> tuple[Array, Array]:
+    """:func:`log_joint_density` (n,), and the entropy (n,) of each sample's responsibilities in nats."""
     origin = theta.pi @ theta.centres()
     n_t = theta.n_parameters
     scaling = Scaling(origin, np.ones_like(origin), theta.pi @ theta.c[:, :n_t], np.ones(n_t))
     terms = ConditionalTerms.of(scaling.inverse().to_user(theta))
     chunk = Chunk(spectra, parameters, np.ones(len(spectra)))
-    densities, workspace = [], Workspace()
+    densities, entropies, workspace = [], [], Workspace()
     for part in blocks(chunk, theta.structure.rows):
         rows = part.scaled(scaling, workspace)
         by_component, _ = terms.log_joint(rows.spectra, rows.parameters, workspace)
         densities.append(np.empty(len(rows)))
         normalize_rows(by_component, densities[-1])
-    return np.concatenate(densities)
+        entropies.append(entr(by_component).sum(axis=1))
+    return np.concatenate(densities), np.concatenate(entropies)
 
 
 @dataclass(frozen=True)
@@ -195,11 +205,16 @@ class Accumulator:
 
 
 def expectation(
-    terms: ConditionalTerms, structure: Structure, scaling: Scaling | None, chunk: Chunk
+    terms: ConditionalTerms, structure: Structure, scaling: Scaling | None, chunk: Chunk, latents: bool = True
 ) -> SufficientStatistics:
-    """E-W-step and E-Z-step on a chunk, as sums for the M-step in the given structure of Sigma."""
+    """E-W-step and E-Z-step on a chunk, as sums for the M-step in the given structure of Sigma.
+
+    Without ``latents`` the E-Z-step alone: x is t.
+    """
     n_t, n_bands = chunk.parameters.shape[1], chunk.spectra.shape[1]
-    accumulator = Accumulator(structure, terms.root, terms.latent_mean, n_t, n_bands)
+    size = terms.latent_mean.shape[1] if latents else 0
+    root, covariance = terms.root[:, :size, :size], terms.latent_covariance[:, :size, :size]
+    accumulator = Accumulator(structure, root, terms.latent_mean[:, :size], n_t, n_bands)
     workspace = Workspace.of_this_thread()
     for part in blocks(chunk, structure.rows):
         rows = part.scaled(scaling, workspace)
@@ -209,5 +224,5 @@ def expectation(
         weights *= rows.weights[:, None]
         accumulator.add(rows, weights, latent, float(rows.weights @ log_density))
     sums = accumulator.statistics()
-    sums.xx[:, n_t:, n_t:] += sums.r[:, None, None] * terms.latent_covariance
+    sums.xx[:, n_t:, n_t:] += sums.r[:, None, None] * covariance
     return sums

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import numbers
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,10 +16,14 @@ from sklearn.utils import check_random_state
 
 from .arrays import Array
 from .chunks import ChunkSource, DataMoments, moments_of
-from .em import Fit, Problem, State, Stopping, run_em
+from .constraints import AUTO, Constraints
+from .em import ALGORITHMS, Fit, Problem, State, Stopping, run_em
+from .fixing import check_names, fixed_parts
+from .grid import PrincipalGrid
+from .grouping import find_blocks
 from .initialize import STARTS, GivenResponsibilities, Start, find_start
-from .maximization import Floor, LatentPrior
-from .parameters import Constraints, GLLiMParameters
+from .maximization import Fixed, Floor
+from .parameters import GLLiMParameters
 from .scaling import Scaling
 from .threads import one_blas_thread
 
@@ -48,7 +52,7 @@ class Settings:
     max_latent: int | Sequence[int] = 10
     constraints: Constraints = field(default_factory=Constraints)
     standardize: bool = True
-    init: str | GLLiMParameters = "kmeans"
+    init: str | GLLiMParameters | PrincipalGrid = "kmeans"
     n_init: int = 1
     max_iter: int = 100
     tol: float = 1e-4
@@ -56,8 +60,11 @@ class Settings:
     random_state: Any = None
     latent_mean: Array | None = None
     latent_covariance: Array | None = None
+    fixed: Mapping[str, Any] | None = None
+    algorithm: str = "general"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "constraints", replace(self.constraints, fixed=check_names(self.fixed)))
         for name, least in (("n_components", 1), ("n_init", 1), ("max_iter", 1)):
             _check_integer(name, getattr(self, name), least)
         if not isinstance(self.standardize, bool | np.bool_):
@@ -71,14 +78,21 @@ class Settings:
                 raise ValueError(f"n_latent={self.n_latent!r} must be an integer or 'bic'")
         else:
             _check_integer("n_latent", self.n_latent, 0)
-        if not isinstance(self.init, GLLiMParameters) and self.init not in STARTS:
+        if not isinstance(self.init, GLLiMParameters | PrincipalGrid) and self.init not in STARTS:
             raise ValueError(f"init={self.init!r} is not one of {', '.join(map(repr, STARTS))} or a GLLiMParameters")
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"algorithm={self.algorithm!r} is not one of {', '.join(map(repr, ALGORITHMS))}")
+        if self.algorithm != "general" and (self.constraints.tied_maps or not self.constraints.intercept):
+            raise ValueError(
+                f"algorithm={self.algorithm!r} takes the latents out of the regression, which tied_maps=True or "
+                "intercept=False do not allow: use algorithm='general'"
+            )
 
     def latent_dimensions(self, n_bands: int) -> list[int]:
         """The L_w to try; raises where one cannot be fitted to ``n_bands`` bands."""
         if self.n_latent != "bic":
             wanted = [int(self.n_latent)]
-            if wanted[0] >= n_bands:
+            if wanted[0] >= n_bands and not self.constraints.tied_maps:
                 raise ValueError(
                     f"n_latent={wanted[0]} is not below the {n_bands} bands: the noise would be unconstrained; "
                     "use sigma='full' with n_latent=0"
@@ -138,6 +152,7 @@ def train(
         _check_data(moments, settings, n_responsibilities, band_names, parameter_names)
         n_bands = len(moments.spectra.mean)
         dimensions = settings.latent_dimensions(n_bands)
+        settings.constraints.check_bands(n_bands)
         problem = problem_of(source, settings, moments)
         starts = _starts(problem, settings, moments, n_responsibilities)
         if checkpoint is not None:
@@ -147,13 +162,14 @@ def train(
             runs = []
             for number, start in enumerate(starts):
                 label = f"L_w = {n_latent}" + (f", start {number + 1}" if len(starts) > 1 else "")
-                prior = _latent_prior(settings, start, n_latent, n_responsibilities)
+                fixed = _fixed(settings, problem, start, n_latent, n_responsibilities)
                 report = None if progress is None else partial(progress, label)
+                own = _grouped(problem, starts[0], fixed)
                 if checkpoint is None:
-                    runs.append(run_em(problem, start, prior, report))
+                    runs.append(run_em(own, start, fixed, report))
                 else:
                     keep = partial(_keep, checkpoint, label, settings.max_iter)
-                    runs.append(run_em(problem, start, prior, report, checkpoint.load(label), keep))
+                    runs.append(run_em(own, start, fixed, report, checkpoint.load(label), keep))
             fits[n_latent] = max(runs, key=lambda fit: fit.log_likelihoods[-1])
     chosen = min(fits.values(), key=lambda fit: fit.bic)
     if settings.tol > 0 and not chosen.converged:
@@ -164,6 +180,13 @@ def train(
             stacklevel=3,
         )
     return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
+
+
+def _grouped(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> Problem:
+    """The problem with the groups of bands found where they are asked for."""
+    if problem.constraints.sigma_blocks != AUTO:
+        return problem
+    return replace(problem, constraints=replace(problem.constraints, sigma_blocks=find_blocks(problem, start, fixed)))
 
 
 def _keep(checkpoint: Checkpoint, label: str, max_iter: int, state: State) -> None:
@@ -215,7 +238,11 @@ def _check_data(
 def problem_of(source: ChunkSource, settings: Settings, moments: DataMoments) -> Problem:
     """What stays the same during EM on a source, scaled and floored by the moments of the data."""
     scaling = Scaling.from_moments(
-        moments.spectra, moments.parameters, settings.constraints.sigma, settings.standardize
+        moments.spectra,
+        moments.parameters,
+        settings.constraints.sigma,
+        settings.standardize,
+        settings.constraints.intercept,
     )
     floor = Floor(
         settings.reg_covar,
@@ -223,7 +250,7 @@ def problem_of(source: ChunkSource, settings: Settings, moments: DataMoments) ->
         moments.parameters.variance / scaling.parameters_scale**2,
     )
     stopping = Stopping(settings.max_iter, settings.tol)
-    return Problem(source, scaling, settings.constraints, floor, stopping)
+    return Problem(source, scaling, settings.constraints, floor, stopping, settings.algorithm)
 
 
 def _starts(
@@ -234,6 +261,12 @@ def _starts(
     if isinstance(settings.init, GLLiMParameters):
         _check_warm_start(settings, moments)
         return [settings.init]
+    if isinstance(settings.init, PrincipalGrid):
+        if len(settings.init.nodes) != settings.n_components:
+            raise ValueError(
+                f"the grid of init has {len(settings.init.nodes)} nodes, n_components={settings.n_components}"
+            )
+        return [settings.init.start(problem.source, problem.scaling)]
     random = check_random_state(settings.random_state)
     return [
         find_start(
@@ -264,23 +297,31 @@ def _check_warm_start(settings: Settings, moments: DataMoments) -> None:
         )
 
 
-def _latent_prior(
-    settings: Settings, start: Start | GLLiMParameters, n_latent: int, n_responsibilities: int | None
-) -> LatentPrior:
+def _fixed(
+    settings: Settings,
+    problem: Problem,
+    start: Start | GLLiMParameters,
+    n_latent: int,
+    n_responsibilities: int | None,
+) -> Fixed:
+    """What the settings, or the theta of a warm start, say that is not estimated, in scaled units."""
+    given = partial(fixed_parts, settings.fixed, settings.constraints, problem.scaling)
     if isinstance(start, GLLiMParameters):
         n_t = start.n_parameters
-        return LatentPrior(start.c[:, n_t:], start.Gamma[:, n_t:, n_t:])
+        return Fixed(start.c[:, n_t:], start.Gamma[:, n_t:, n_t:], given(start.n_components))
     n_components = n_responsibilities or settings.n_components
-    prior = LatentPrior.standard(n_components, n_latent)
-    mean = prior.mean if settings.latent_mean is None else settings.latent_mean
-    covariance = prior.covariance if settings.latent_covariance is None else settings.latent_covariance
+    parts = given(n_components)
+    standard = Fixed.standard(n_components, n_latent)
+    mean = standard.mean if settings.latent_mean is None else settings.latent_mean
+    covariance = standard.covariance if settings.latent_covariance is None else settings.latent_covariance
     try:
-        return LatentPrior(
-            np.broadcast_to(np.asarray(mean, dtype=np.float64), prior.mean.shape),
-            np.broadcast_to(np.asarray(covariance, dtype=np.float64), prior.covariance.shape),
+        return Fixed(
+            np.broadcast_to(np.asarray(mean, dtype=np.float64), standard.mean.shape),
+            np.broadcast_to(np.asarray(covariance, dtype=np.float64), standard.covariance.shape),
+            parts,
         )
     except ValueError:
         raise ValueError(
             f"latent_mean {np.shape(mean)} and latent_covariance {np.shape(covariance)} must broadcast to "
-            f"{prior.mean.shape} and {prior.covariance.shape}"
+            f"{standard.mean.shape} and {standard.covariance.shape}"
         ) from None

@@ -89,7 +89,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     Raises FileNotFoundError or PermissionError where the folder is missing or not writable.
     """
     theta = model.theta
-    shapes = {**_THETA, "Sigma": _SIGMA[theta.Sigma.ndim]}
+    blocks = theta.constraints.sigma == "block"
+    shapes = {**_THETA, "Sigma": ("component", "block_entry") if blocks else _SIGMA[theta.Sigma.ndim]}
     variables: dict[str, Any] = {
         name: (dims, np.concatenate([getattr(member, name) for member in model.members]))
         for name, dims in shapes.items()

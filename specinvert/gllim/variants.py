@@ -1,0 +1,221 @@
+"""Variants of hybrid GLLiM-EM that treat less of the latents as missing: marginal EM, its ECM form, and AECM.
+
+Marginal EM (Appendix B) integrates w out: affine regression of spectra on parameters, then A_w and Sigma from the
+residual covariances C_k alone, maximising Q_k = -(log|B_k| + tr(B_k^-1 C_k)) / 2 with B_k = Sigma_k + A_w A_w'. An iso
+Sigma has a closed form. Others alternate conditional maximisations: A_w given Sigma, which is PPCA of the whitened
+residuals with unit noise, and Sigma given A_w, band by band or block by block (Zhao and Yu, 2008, *Fast ML estimation
+for the mixture of factor analyzers via an ECM algorithm*, have the former); for a tied Sigma, an EM step of factor
+analysis on C_k. "marginal" repeats them until Q stops growing, "ecm" does each once. K arrays of D x D are held.
+
+AECM (Meng and van Dyk, 1997; McLachlan, Peel and Bean, 2003) has two cycles, each with an E-step of its own: pi, c_t,
+Gamma_t, A_t and b with w integrated out, then A_w and Sigma with w missing. It forms no D x D array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .arrays import Array
+from .constraints import Constraints
+from .covariance import FULL, SINGULAR, STRUCTURES, Block, Full, Structure
+from .marginal import with_latents
+from .maximization import Fixed, Floor, Kept, Moments, mixture, regression, tie_and_clip, without_degenerate
+from .parameters import GLLiMParameters
+from .statistics import SufficientStatistics
+
+SWEEPS = 100
+"""Conditional maximisations of an M-step of the marginal EM at most."""
+LEAST_GAIN = 1e-10
+"""Gain of Q, in nats a sample, below which an M-step of the marginal EM is done."""
+
+
+def marginal_step(
+    sums: SufficientStatistics,
+    theta: GLLiMParameters,
+    fixed: Fixed,
+    constraints: Constraints,
+    floor: Floor,
+    sweeps: int,
+) -> tuple[GLLiMParameters, Kept]:
+    """M-GMM-, M-regression- and M-residual-step from sums over parameters alone, the spectra's moments in full.
+
+    ``theta`` holds the Sigma from which at most ``sweeps`` conditional maximisations go on.
+    """
+
+    def step(kept: Kept) -> GLLiMParameters:
+        own, given = sums.keep(kept), fixed.keep(kept)
+        moments = Moments.of(own)
+        maps = regression(moments, constraints, floor)
+        scatter = FULL.residual(moments.yy, moments.y, maps, moments.xy, moments.xx)
+        noise, spread = _residual_step(scatter, moments.share, theta.keep(kept), given, constraints, floor, sweeps)
+        pi, centre, within = mixture(own, given, constraints, floor)
+        intercept = moments.y - np.einsum("kdl,kl->kd", maps, moments.x)
+        supervised = GLLiMParameters(pi, centre, within, maps, intercept, noise, constraints=constraints)
+        return with_latents(supervised, given, spread)
+
+    return without_degenerate(step, sums.r, constraints, floor)
+
+
+def regression_cycle(
+    sums: SufficientStatistics, theta: GLLiMParameters, fixed: Fixed, constraints: Constraints, floor: Floor
+) -> tuple[GLLiMParameters, Kept]:
+    """First cycle of AECM: what the parameters tell, w integrated out, A_w and Sigma as they are."""
+    n_t = len(floor.parameters)
+    supervised = replace(sums, x=sums.x[:, :n_t], xx=sums.xx[:, :n_t, :n_t], xy=sums.xy[:, :n_t])
+
+    def step(kept: Kept) -> GLLiMParameters:
+        own, old = supervised.keep(kept), theta.keep(kept)
+        moments = Moments.of(own)
+        maps = regression(moments, constraints, floor)
+        maps_w, latent_mean, gamma = old.A[:, :, n_t:], old.c[:, n_t:], old.Gamma.copy()
+        pi, centre, gamma[:, :n_t, :n_t] = mixture(own, fixed.keep(kept), constraints, floor)
+        return replace(
+            old,
+            pi=pi,
+            c=np.concatenate([centre, latent_mean], axis=1),
+            Gamma=gamma,
+            A=np.concatenate([maps, maps_w], axis=2),
+            b=moments.y - np.einsum("kdl,kl->kd", maps, moments.x) - np.einsum("kdl,kl->kd", maps_w, latent_mean),
+        )
+
+    return without_degenerate(step, sums.r, constraints, floor)
+
+
+def latent_cycle(
+    sums: SufficientStatistics, theta: GLLiMParameters, fixed: Fixed, constraints: Constraints, floor: Floor
+) -> tuple[GLLiMParameters, Kept]:
+    """Second cycle of AECM: A_w and Sigma from sums over parameters and latents, A_t and b as they are."""
+    n_t = len(floor.parameters)
+
+    def step(kept: Kept) -> GLLiMParameters:
+        own, old = sums.keep(kept), theta.keep(kept)
+        x, y = own.x / own.r[:, None], own.y / own.r[:, None]
+        about_zero = Moments.of(own, intercept=False)
+        known = np.concatenate([old.A[:, :, :n_t], old.b[:, :, None]], axis=2)
+        with_known = np.concatenate([about_zero.xx[:, n_t:, :n_t], x[:, n_t:, None]], axis=2)
+        left = about_zero.xy[:, n_t:] - with_known @ known.transpose(0, 2, 1)
+        maps_w = np.linalg.solve(about_zero.xx[:, n_t:, n_t:], left).transpose(0, 2, 1)
+        maps = np.concatenate([old.A[:, :, :n_t], maps_w], axis=2)
+        noise = fixed.keep(kept).parts.get("Sigma")
+        if noise is None:
+            structure = constraints.structure
+            noise = structure.residual(
+                about_zero.yy,
+                np.zeros_like(y),
+                np.concatenate([maps, old.b[:, :, None]], axis=2),
+                np.concatenate([about_zero.xy, y[:, None]], axis=1),
+                np.block([[about_zero.xx, x[:, :, None]], [x[:, None], np.ones((len(x), 1, 1))]]),
+            )
+            noise = tie_and_clip(noise, about_zero.share, structure, constraints.tied_sigma, floor.spectra, floor.ratio)
+        return replace(old, A=maps, Sigma=noise, constraints=constraints)
+
+    return without_degenerate(step, sums.r, constraints, floor)
+
+
+def _residual_step(
+    scatter: Array,
+    share: Array,
+    theta: GLLiMParameters,
+    fixed: Fixed,
+    constraints: Constraints,
+    floor: Floor,
+    sweeps: int,
+) -> tuple[Array, Array]:
+    """Sigma in compact form and a root (K, D, L_w) of A_w Gamma_w A_w', from residual covariances (K, D, D)."""
+    structure, n_latent, n_bands = constraints.structure, fixed.dimension, scatter.shape[1]
+    given = fixed.parts.get("Sigma")
+    if given is not None:
+        return given, _loadings(scatter, structure.dense(given, n_bands), n_latent)
+    if constraints.sigma == "iso":
+        return _principal_components(scatter, share, n_latent, constraints.tied_sigma, floor)
+    dense, value = theta.sigma_dense(), -np.inf
+    for _ in range(sweeps):
+        spread = _loadings(scatter, dense, n_latent)
+        if constraints.tied_sigma:
+            found = _factor_analysis(scatter, dense, spread)
+        else:
+            found = _group_by_group(scatter, dense, spread, structure, floor)
+        noise = structure.compact(found)
+        noise = tie_and_clip(noise, share, structure, constraints.tied_sigma, floor.spectra, floor.ratio)
+        dense = structure.dense(noise, n_bands)
+        if sweeps > 1:
+            before, value = value, float(share @ _criterion(scatter, dense, spread))
+            if value - before < LEAST_GAIN:
+                break
+    return noise, spread
+
+
+def _principal_components(scatter: Array, share: Array, n_latent: int, tied: bool, floor: Floor) -> tuple[Array, Array]:
+    """PPCA of each C_k; where the variance is ``tied``, eigenvalues below it belong to the noise as well."""
+    n_bands = scatter.shape[1]
+    values, vectors = np.linalg.eigh(scatter)
+    leading, vectors = values[:, : -n_latent - 1 : -1], vectors[:, :, : -n_latent - 1 : -1]
+    total = values.sum(axis=1)
+    above = np.ones(leading.shape, dtype=bool)
+    while True:
+        left, count = total - (leading * above).sum(axis=1), n_bands - above.sum(axis=1)
+        noise = np.full(len(share), (share @ left) / (share @ count)) if tied else left / count
+        still = above & (leading > noise[:, None])
+        if (still == above).all() or not tied:
+            break
+        above = still
+    noise = STRUCTURES["iso"].clip(noise, floor.spectra, floor.ratio)
+    return noise, vectors * np.sqrt(np.maximum(leading - noise[:, None], 0.0))[:, None]
+
+
+def _loadings(scatter: Array, noise: Array, n_latent: int) -> Array:
+    """The maximiser (K, D, L_w) of Q_k over A_w given Sigma (K, D, D): PPCA of whitened residuals with unit noise."""
+    root = np.linalg.cholesky(noise)
+    half = np.linalg.solve(root, scatter)
+    whitened = np.linalg.solve(root, half.transpose(0, 2, 1))
+    values, vectors = np.linalg.eigh(0.5 * (whitened + whitened.transpose(0, 2, 1)))
+    leading, vectors = values[:, : -n_latent - 1 : -1], vectors[:, :, : -n_latent - 1 : -1]
+    return root @ (vectors * np.sqrt(np.maximum(leading - 1.0, 0.0))[:, None])
+
+
+def _group_by_group(scatter: Array, noise: Array, spread: Array, structure: Structure, floor: Floor) -> Array:
+    """Maximise Q_k over the covariance of one group of bands after the other: each has a closed form.
+
+    With b and g the group's blocks of B^-1 and B^-1 C B^-1, the inverse of b becomes b^-1 g b^-1 (Zhao and Yu, 2008,
+    for groups of one band); where the noise would fall below the floor, the nearest above in the metric of that.
+    """
+    noise, n_bands = noise.copy(), noise.shape[1]
+    groups = list(np.arange(n_bands)[None] if isinstance(structure, Full) else np.arange(n_bands)[:, None])
+    if isinstance(structure, Block):
+        groups = structure.groups
+    inverse = np.linalg.inv(noise + spread @ spread.transpose(0, 2, 1))
+    least = max(floor.ratio, SINGULAR) * floor.spectra
+    for bands in groups:
+        columns = inverse[:, :, bands]
+        inner = np.linalg.inv(columns[:, bands])
+        wanted = inner @ (columns.transpose(0, 2, 1) @ scatter @ columns) @ inner
+        wanted = 0.5 * (wanted + wanted.transpose(0, 2, 1))
+        wanted += SINGULAR * np.trace(wanted, axis1=1, axis2=2)[:, None, None] * np.eye(len(bands))
+        own = noise[:, bands[:, None], bands]
+        root = np.linalg.cholesky(wanted)
+        half = np.linalg.solve(root, inner - own + np.diag(least[bands]))
+        values, vectors = np.linalg.eigh(np.linalg.solve(root, half.transpose(0, 2, 1)))
+        turned = root @ vectors
+        change = (turned * np.maximum(values, 1.0)[:, None]) @ turned.transpose(0, 2, 1) - inner
+        noise[:, bands[:, None], bands] = own + change
+        gain = change @ np.linalg.inv(np.eye(len(bands)) + columns[:, bands] @ change)
+        inverse = inverse - columns @ gain @ columns.transpose(0, 2, 1)
+    return noise
+
+
+def _factor_analysis(scatter: Array, noise: Array, spread: Array) -> Array:
+    """Unconstrained Sigma (K, D, D) of an EM step of factor analysis on C_k, A_w staying as it is."""
+    solved = np.linalg.solve(noise, spread)
+    covariance = np.linalg.inv(np.eye(spread.shape[2]) + spread.transpose(0, 2, 1) @ solved)
+    left = np.eye(len(noise[0])) - spread @ covariance @ solved.transpose(0, 2, 1)
+    found = left @ scatter @ left.transpose(0, 2, 1) + spread @ covariance @ spread.transpose(0, 2, 1)
+    return 0.5 * (found + found.transpose(0, 2, 1))
+
+
+def _criterion(scatter: Array, noise: Array, spread: Array) -> Array:
+    """Q_k (K,)."""
+    total = noise + spread @ spread.transpose(0, 2, 1)
+    trace = np.trace(np.linalg.solve(total, scatter), axis1=1, axis2=2)
+    return -0.5 * (np.linalg.slogdet(total)[1] + trace)
