@@ -107,7 +107,18 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
     cube = _label(cube.transpose("y", "x", "band"), description)
     cube.name = "cube"
     cube.attrs = {} if description.units is None else {"units": description.units}
-    cube.encoding = {"grid_mapping": "spatial_ref", "_FillValue": np.nan, "source": str(source)}
+    cube.encoding = {"_FillValue": np.nan, "source": str(source)}
+    return _placed(cube)
+
+
+def _placed(cube: xr.DataArray) -> xr.DataArray:
+    """The cube with what is known of the pixels' places, and no coordinates made up of their numbers."""
+    if cube.rio.crs is None:
+        turned = not {"x", "y"} <= set(cube.coords) or "gcps" in cube.coords["spatial_ref"].attrs
+        unplaced = [] if turned else ["spatial_ref"]
+        unplaced += ["x", "y"] if unplaced and cube.rio.transform().is_identity else []
+        return cube.drop_vars(unplaced, errors="ignore")
+    cube.encoding["grid_mapping"] = "spatial_ref"
     return cube
 
 

@@ -20,6 +20,7 @@ SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 SPECTRA = "reflectance"
 _DELIMITERS = ("\t", ";", ",")
 _NO_DATA = -9999.0
+_LARGEST_VALUE = 1e15
 _TAIL_BYTES = 4_000_000
 _LARGEST_FRACTION, _LARGEST_PERCENT = 2.0, 130.0
 _LEAST_MEDIAN_PERCENT = 1.5
@@ -58,7 +59,8 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     Sentinel-2A. Other columns are coordinates along `sample`, numbers or text, and unnamed ones are left out.
 
     Values in percent are divided by 100: where the names of the columns say percent, or where more than half of the
-    values are above 1.5 and none is above 130. -9999 is NaN. Attribute `history` says what was done.
+    values are above 1.5 and none is above 130. NaN are -9999, and values beyond 1e15, which are fills of other formats
+    or averages over some of them. Attribute `history` says what was done.
 
     Parameters
     ----------
@@ -83,6 +85,10 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     if (values == _NO_DATA).any():
         values[values == _NO_DATA] = np.nan
         history.append(f"{_NO_DATA:g} set to NaN")
+    fills = np.abs(values) > _LARGEST_VALUE
+    if fills.any():
+        values[fills] = np.nan
+        history.append(f"{int(fills.sum())} values beyond {_LARGEST_VALUE:g} set to NaN")
     attrs = {"long_name": "reflectance"}
     reason = _percent(values, chosen)
     if reason:

@@ -1,12 +1,12 @@
 """Reads cubes and tables of spectra from MATLAB files, by the names and shapes of their variables.
 
-Versions 4 to 7.2 are read through SciPy, 7.3, which is HDF5, through h5py. Only arrays of numbers and text are read:
-functions and objects in a file are never looked at.
+Versions 4 to 7.2 are read through SciPy, 7.3, which is HDF5, through h5py. Only arrays of numbers and text are read,
+and those in a struct that holds an ENVI header: functions and objects in a file are never looked at.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -31,15 +31,25 @@ _NUMBERS = frozenset(
 )
 _ROWS = frozenset({"lines", "line", "nrow", "nrows", "rows", "row", "height", "h"})
 _COLUMNS = frozenset({"cols", "col", "ncol", "ncols", "columns", "samples", "width", "w"})
+_MANY_TIMES = 10
 
 
 @dataclass(frozen=True)
 class _Variable:
-    """A variable of the file: its shape is MATLAB's, its kind that of MATLAB's classes."""
+    """A variable of the file, or `struct.field`: its shape is MATLAB's, its kind that of MATLAB's classes."""
 
     name: str
     shape: tuple[int, ...]
     kind: str
+
+    @property
+    def field(self) -> str:
+        """The name without that of the struct."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def in_struct(self) -> bool:
+        return "." in self.name
 
     @property
     def is_vector(self) -> bool:
@@ -47,7 +57,12 @@ class _Variable:
 
     @property
     def is_array(self) -> bool:
-        return self.kind in _NUMBERS and len(self.shape) in (2, 3) and sum(size > 1 for size in self.shape) > 1
+        return (
+            not self.in_struct
+            and self.kind in _NUMBERS
+            and len(self.shape) in (2, 3)
+            and sum(size > 1 for size in self.shape) > 1
+        )
 
     def __str__(self) -> str:
         return f"{self.name} {self.shape}{'' if self.kind in _NUMBERS else f' {self.kind}'}"
@@ -76,11 +91,14 @@ def matches(path: Path, head: bytes) -> bool:
 def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
     """Open a cube as (y, x, wavelength) or a table of spectra as (sample, wavelength).
 
-    Wavelengths, widths and a list of bad bands are vectors of the usual names (`wavelength`, `wl`, `fwhm`, `bbl`), and
-    the axis as long as they are holds the bands. Without them the bands are the third axis of a cube, and keep
-    the dimension `band`. Pixels in one axis, beside variables of the numbers of rows and columns (`lines`, `cols`,
-    `nRow`, `nCol`), become an image, column by column as MATLAB counts. A unit of wavelengths that no variable tells
-    (`wavelength_units`) is left out.
+    Wavelengths, widths and a list of bad bands are vectors of the usual names (`wavelength`, `wl`, `fwhm`, `bbl`),
+    and the axis as long as they are holds the bands. Without them the bands are the third axis of a cube, and keep
+    the dimension `band`. Where a struct holds an ENVI header with a unit, as readers of ENVI files for MATLAB
+    return it, wavelengths, widths and unit are those of the header. Pixels in one axis, beside variables of the
+    numbers of rows and columns (`lines`, `cols`, `nRow`, `nCol`), become an image, column by column as MATLAB
+    counts. A unit of wavelengths that no variable tells (`wavelength_units`) is left out. Of several arrays that
+    could be the cube, one with ten times the bands of every other, such as spectra beside abundances, is taken, and
+    `comment` says so.
 
     Values stay as stored. Arrays of files before 7.3, and pixels in one axis, are read whole before they are cut
     into blocks. See `open_cube` for the convention.
@@ -89,7 +107,8 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     ----------
     path : an existing file.
     chunks : as for `open_cube`.
-    variable : name of the cube or table; None for the only array that fits the wavelengths.
+    variable : name of the cube or table; None for the only array that fits the wavelengths, or has by far the most
+        bands.
 
     Raises
     ------
@@ -100,7 +119,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     variables = _variables(path)
     bands = _band_vectors(path, variables)
     image = _image_shape(path, variables)
-    chosen = _choose(path, variables, bands, image, variable)
+    chosen, comment = _choose(path, variables, bands, image, variable)
     whole = "wavelength" if "wavelength" in bands.vectors else "band"
     raw = _array(path, chosen, _band_axis(path, chosen, bands, image), image, whole)
     cube = chunk_cube(raw, chunks, whole=whole, path=str(path))
@@ -116,7 +135,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     elif bands.vectors:
         good = np.ravel(_load(path, bands.vectors["good"])) != 0
         cube = cube.assign_coords(good=("band", good, {"long_name": "band not listed as bad"}))
-    cube.attrs = {}
+    cube.attrs = {} if comment is None else {"comment": comment}
     cube.encoding = {"source": str(path)}
     return cube
 
@@ -126,21 +145,41 @@ def _is_hdf5(path: Path) -> bool:
 
 
 def _variables(path: Path) -> list[_Variable]:
-    if not _is_hdf5(path):
-        return [_Variable(*found) for found in _scipy(path, "whosmat")]
-    with open_hdf5(path, _KIND) as file:
-        return [
-            _Variable(name, item.shape[::-1], text(item.attrs.get("MATLAB_class", "unknown")))
-            for name, item in file.items()
-            if not name.startswith("#") and getattr(item, "shape", None) is not None
-        ]
+    if _is_hdf5(path):
+        with open_hdf5(path, _KIND) as file:
+            found = [_of_hdf5(name, item) for name, item in file.items() if not name.startswith("#")]
+            for name, item in file.items():
+                if _class_of(item) == "struct" and hasattr(item, "items"):
+                    found += [_of_hdf5(f"{name}.{field}", value) for field, value in item.items()]
+        return [variable for variable in found if variable is not None]
+    variables = [_Variable(*found) for found in _scipy(path, "whosmat")]
+    if not any(variable.is_array for variable in variables):
+        return variables
+    for struct in [v for v in variables if v.kind == "struct" and prod(v.shape) == 1]:
+        held = _scipy(path, "loadmat", variable_names=[struct.name])[struct.name]
+        for field in held.dtype.names or ():
+            value = held[field].flat[0]
+            kind = {"U": "char"}.get(value.dtype.kind, value.dtype.name.replace("float64", "double"))
+            variables.append(_Variable(f"{struct.name}.{field}", value.shape, kind))
+    return variables
+
+
+def _of_hdf5(name: str, item: Any) -> _Variable | None:
+    shape = getattr(item, "shape", None)
+    return None if shape is None else _Variable(name, shape[::-1], _class_of(item))
+
+
+def _class_of(item: Any) -> str:
+    return text(item.attrs.get("MATLAB_class", "unknown"))
 
 
 def _load(path: Path, variable: _Variable) -> np.ndarray:
     if _is_hdf5(path):
         with open_hdf5(path, _KIND) as file:
-            return np.asarray(file[variable.name][...]).T
-    return np.asarray(_scipy(path, "loadmat", variable_names=[variable.name])[variable.name])
+            return np.asarray(file[variable.name.replace(".", "/")][...]).T
+    top = variable.name.partition(".")[0]
+    values = _scipy(path, "loadmat", variable_names=[top])[top]
+    return np.asarray(values[variable.field].flat[0] if variable.in_struct else values)
 
 
 def _scipy(path: Path, function: str, **options: Any) -> Any:
@@ -157,10 +196,37 @@ def _scipy(path: Path, function: str, **options: Any) -> Any:
 
 
 def _band_vectors(path: Path, variables: list[_Variable]) -> _Bands:
-    """Vectors of the bands, one of each kind, all of one length."""
+    """Vectors of the bands, one of each kind, all of one length; those of a header where it fits and tells the unit."""
+    own = _vectors(path, [variable for variable in variables if not variable.in_struct])
+    header = _vectors(path, [variable for variable in variables if variable.in_struct])
+    if not _is_header(path, own, header, variables):
+        return own
+    return replace(header, vectors=header.vectors | {k: v for k, v in own.vectors.items() if k == "good"})
+
+
+def _is_header(path: Path, own: _Bands, header: _Bands, variables: list[_Variable]) -> bool:
+    """Whether a struct tells wavelengths, and their unit, of as many bands as an array or the file's own list has.
+
+    Raises ValueError where it contradicts the file's own wavelengths.
+    """
+    if "wavelength" not in header.vectors or header.unit is None:
+        return False
+    sizes = {own.size} if own.vectors else {size for v in variables if v.is_array for size in v.shape}
+    if header.size not in sizes:
+        return False
+    if "wavelength" in own.vectors:
+        pair = (own.vectors["wavelength"], header.vectors["wavelength"])
+        first, second = (np.ravel(_load(path, vector)).astype(np.float64) for vector in pair)
+        if not np.allclose(second * first[0], first * second[0], rtol=1e-3):
+            raise ValueError(f"{path}: {_listed(list(pair))} hold different wavelengths; remove one of them")
+    return True
+
+
+def _vectors(path: Path, variables: list[_Variable]) -> _Bands:
+    """What these variables tell of the bands."""
     vectors: dict[str, _Variable] = {}
     for what, wanted in (("wavelength", is_wavelength_name), ("fwhm", is_fwhm_name), ("good", is_good_name)):
-        found = [variable for variable in variables if variable.is_vector and wanted(variable.name)]
+        found = [variable for variable in variables if variable.is_vector and wanted(variable.field)]
         if len(found) > 1:
             raise ValueError(f"{path}: several variables could hold {what}: {_listed(found)}; remove all but one")
         if found:
@@ -169,14 +235,14 @@ def _band_vectors(path: Path, variables: list[_Variable]) -> _Bands:
         raise ValueError(f"{path}: {_listed(list(vectors.values()))} describe different numbers of bands; correct them")
     if "wavelength" not in vectors:
         return _Bands({what: vector for what, vector in vectors.items() if what == "good"}, None)
-    units = [variable for variable in variables if variable.kind == "char" and is_wavelength_units_key(variable.name)]
+    units = [variable for variable in variables if variable.kind == "char" and is_wavelength_units_key(variable.field)]
     return _Bands(vectors, _load_text(path, units[0]) if units else _unit_of_name(path, vectors["wavelength"]))
 
 
 def _unit_of_name(path: Path, vector: _Variable) -> str | None:
     """The unit that a name such as wavelength_nm tells."""
     values = np.ravel(_load(path, vector)).astype(np.float64)
-    named = xr.DataArray(np.zeros(values.size), dims="band", coords={vector.name: ("band", values)})
+    named = xr.DataArray(np.zeros(values.size), dims="band", coords={vector.field: ("band", values)})
     try:
         found = describe_bands(named, "band")
     except ValueError as error:
@@ -191,25 +257,39 @@ def _load_text(path: Path, variable: _Variable) -> str:
 
 def _choose(
     path: Path, variables: list[_Variable], bands: _Bands, image: tuple[int, int] | None, wanted: str | None
-) -> _Variable:
+) -> tuple[_Variable, str | None]:
+    """The array that holds the spectra, and in words why where others could."""
     if wanted is not None:
         found = [variable for variable in variables if variable.name == wanted]
         if not found or not found[0].is_array:
             what = "no variable" if not found else "no cube or table of numbers in variable"
             raise ValueError(f"{path}: {what} {wanted!r}; the file has {_listed(variables)}")
-        return found[0]
+        return found[0], None
     arrays = [variable for variable in variables if variable.is_array]
     if bands.vectors:
         fitting = [variable for variable in arrays if bands.size in variable.shape]
     else:
         fitting = [v for v in arrays if len(v.shape) == 3 or (image is not None and prod(image) in v.shape)] or arrays
     if len(fitting) == 1:
-        return fitting[0]
+        return fitting[0], None
     if fitting:
+        ordered = sorted(fitting, key=lambda v: _n_bands(v, image), reverse=True)
+        most, *others = ordered
+        if _n_bands(most, image) >= _MANY_TIMES * _n_bands(others[0], image) > 0:
+            return most, f"{most} taken as the spectra: {_listed(others)} have less than a tenth of its bands"
         raise ValueError(f"{path}: which array holds the spectra is unclear: {_listed(fitting)}; pass variable=")
     if bands.vectors:
         raise ValueError(f"{path}: no array has an axis as long as {bands}; the file has {_listed(variables)}")
     raise ValueError(f"{path}: has no array of numbers of two or three dimensions; the file has {_listed(variables)}")
+
+
+def _n_bands(array: _Variable, image: tuple[int, int] | None) -> int:
+    """How many bands an image has, with its pixels in two axes or one; 0 where it is none."""
+    if len(array.shape) == 3:
+        return array.shape[2]
+    if image is None or prod(image) not in array.shape:
+        return 0
+    return array.shape[1 - array.shape.index(prod(image))]
 
 
 def _band_axis(path: Path, chosen: _Variable, bands: _Bands, image: tuple[int, int] | None) -> int:
