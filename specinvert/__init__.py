@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .io.orthorectify import read_lookup as read_lookup
     from .io.readers import register_reader as register_reader
     from .io.writers import save_maps as save_maps
+    from .model_selection import Selection as Selection
+    from .model_selection import select_model as select_model
 
 __version__ = "0.1.0"
 
@@ -39,12 +41,15 @@ _PUBLIC = {
     "resample_noise": "cubes.resampling",
     "save_maps": "io.writers",
     "select_bands": "cubes.selection",
+    "Selection": "model_selection",
+    "select_model": "model_selection",
 }
 _MODULES = ("gllim", "nuisance")
 
 __all__ = [
     "GLLiMInverter",
     "Lookup",
+    "Selection",
     "gllim",
     "load_inverter",
     "nrmse",
@@ -57,6 +62,7 @@ __all__ = [
     "resample_noise",
     "save_maps",
     "select_bands",
+    "select_model",
 ]
 
 

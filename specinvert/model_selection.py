@@ -1,0 +1,285 @@
+"""Choosing K and L_w: fits over a grid, compared by BIC, AIC, ICL or the likelihood of spectra held out.
+
+The paper chooses L_w by BIC (section "Latent Dimension Estimation Using BIC").
+"""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dask
+import numpy as np
+import xarray as xr
+from dask.callbacks import Callback
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from .cubes.chunks import DaskChunks, active_client
+from .cubes.outputs import OUTPUTS, declare_outputs
+from .cubes.resampling import resample
+from .cubes.training import read_training
+from .diagnostics.selection import AXES, best_of, edges_of, require_criterion
+from .fitting import add_noise
+from .gllim.parameters import GLLiMParameters
+from .gllim.training import Settings
+from .grid_fits import NUMBERS, Fitted, GridJob
+from .inverter import GLLiMInverter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SelectionProgress = Callable[[str, int, int], None]
+"""Called after each fit with what was fitted, the number of fits done and that of all."""
+
+_TAKEN = {
+    "max_latent": "n_latent lists the L_w to try",
+    "n_ensemble": "single fits are compared: choose first, then fit a committee of the best",
+    "ensemble_weights": "single fits are compared: choose first, then fit a committee of the best",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection:
+    """What a grid of fits gave.
+
+    Attributes
+    ----------
+    table : Dataset over ``n_components`` and ``n_latent`` of log_likelihood, n_free_parameters, bic, aic, icl,
+        held_out_log_likelihood (nats a spectrum), held_out_nrmse (also over ``parameter``), n_iter, converged,
+        n_removed, seconds, and failure, why a fit gave no numbers ("" where it did).
+    criterion : by which the best was chosen.
+    best : ``{"n_components": K, "n_latent": L_w}``.
+    inverter : fitted to all of the training set with the best; None where ``refit`` was False.
+    """
+
+    table: xr.Dataset
+    criterion: str
+    best: dict[str, int]
+    inverter: GLLiMInverter | None
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self.best.items())
+        return f"<Selection by {self.criterion} of {self.table['seconds'].size} fits: {shown}>"
+
+    def plot(self) -> Figure:
+        """Draw the criterion over the grid: :func:`specinvert.diagnostics.selection_plots.plot_selection`."""
+        from .diagnostics.selection_plots import plot_selection
+
+        return plot_selection(self.table, self.criterion)
+
+
+def select_model(
+    training: xr.Dataset,
+    n_components: Iterable[int] = (10, 20, 50),
+    n_latent: Iterable[int] = (0, 1, 2, 3),
+    criterion: str = "bic",
+    *,
+    held_out: float | None = 0.2,
+    spectra: str | None = None,
+    parameters: Sequence[str] | None = None,
+    band_dim: str | None = None,
+    weights: Any = None,
+    noise: Any = None,
+    sensor: Any = None,
+    missing: str = "raise",
+    rechunk: str | None = None,
+    refit: bool = True,
+    progress: SelectionProgress | None = None,
+    random_state: Any = 0,
+    **settings: Any,
+) -> Selection:
+    """Fit every pair of K and L_w, and choose the best by a criterion.
+
+    All pairs are fitted to the same samples, those not held out, and all criteria come from these fits. The fits of
+    data in memory run in parallel on dask's active scheduler, a distributed Client or else threads; those of
+    dask-backed data one after the other, each with all workers. Numbers are the same whatever the scheduler.
+
+    Parameters
+    ----------
+    training : as :meth:`specinvert.GLLiMInverter.fit` takes it.
+    n_components, n_latent : K and L_w to try, in any order.
+    criterion : ``"bic"``, ``"aic"`` or ``"icl"`` of the samples fitted, the least is best; or ``"held_out"``, the
+        greatest mean of log p(y, t) over the samples held out, y the spectrum and t its parameters, after transforms
+        (log p(y | t) where ``gamma="flat"``).
+    held_out : share of the samples held out, chosen by a hash of their values: the same in any order and chunks. None
+        holds none out, the columns of these are NaN.
+    spectra, parameters, band_dim, weights, noise, sensor, missing, rechunk : of :meth:`specinvert.GLLiMInverter.fit`.
+        Weights are frequencies of held-out samples too.
+    refit : fit the best pair again, to all samples.
+    progress : called after each fit of the grid with a label, the number done and that of all.
+    random_state : seed of every fit and of the noise; of anything but an integer, one seed is drawn for all.
+    settings : of :class:`specinvert.GLLiMInverter`, for every fit.
+
+    Returns
+    -------
+    A :class:`Selection`.
+
+    Raises
+    ------
+    ValueError : before any fit, what is wrong with grid, settings or data: an unknown criterion, an L_w not below the
+        bands, more components than samples for L_t + 2 each. After the fits, where every one failed.
+
+    Warns
+    -----
+    UserWarning : the best lies at an edge of the grid, or fits failed.
+    ConvergenceWarning : fits stopped at ``max_iter``: their criteria are still moving.
+    """
+    require_criterion(criterion)
+    sizes, dimensions = _grid("n_components", n_components, 1), _grid("n_latent", n_latent, 0)
+    _check_held_out(held_out, criterion)
+    for name, reason in _TAKEN.items():
+        if name in settings:
+            raise ValueError(f"{name}={settings[name]!r} does not go with a grid: {reason}")
+    if "init" in settings and isinstance(settings["init"], GLLiMParameters):
+        raise ValueError("init must be the name of a start: a model to go on from has one K and one L_w")
+    plain = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    seed = int(random_state if plain else check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    pairs = [(k, w) for k in sizes for w in dimensions]
+    inverters = {pair: GLLiMInverter(*pair, random_state=seed, **settings) for pair in pairs}
+
+    prepared = training
+    if sensor is not None:
+        prepared = resample(training, sensor, spectra=spectra, band_dim=band_dim, good_only=True, rechunk=rechunk)
+    if noise is not None:
+        prepared, _ = add_noise(prepared, noise, seed, spectra, band_dim)
+    transforms = inverters[pairs[0]].transforms
+    data = read_training(
+        prepared, spectra, parameters, band_dim, weights, missing=missing, rechunk=rechunk, transforms=transforms
+    )
+    declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
+    job = GridJob.of(data, held_out)
+    cells = [(f"K = {k}, L_w = {w}", inverters[k, w]._settings()) for k, w in pairs]
+    n_samples, n_held_out = job.check([own for _, own in cells])
+
+    found = _fit_all(job, cells, progress)
+    table = _tabulate(found, sizes, dimensions, data.parameters)
+    table.attrs = {"criterion": criterion, "n_samples": n_samples, "n_held_out": n_held_out}
+    _tell_failures(found, [label for label, _ in cells])
+    best = best_of(table, criterion)
+    chosen = {name: int(table[name][index]) for name, index in zip(AXES, best, strict=True)}
+    for edge in edges_of(table, best, data.bands.size):
+        warnings.warn(f"the best by {criterion} lies at the edge of the grid: {edge}", UserWarning, stacklevel=2)
+    _tell_unconverged(found, cells[0][1])
+    inverter = None
+    if refit:
+        inverter = inverters[chosen["n_components"], chosen["n_latent"]]
+        inverter.fit(
+            *(training, spectra, parameters, band_dim, weights, noise), sensor=sensor, missing=missing, rechunk=rechunk
+        )
+    return Selection(table, criterion, chosen, inverter)
+
+
+def _fit_all(job: GridJob, cells: Sequence[tuple[str, Settings]], progress: SelectionProgress | None) -> list[Fitted]:
+    """The fits, in the order of the cells."""
+
+    def report(done: int, label: str) -> None:
+        if progress is not None:
+            progress(label, done, len(cells))
+
+    found: list[Fitted] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told once, of all fits
+        if isinstance(job.data.source, DaskChunks):
+            for label, settings in cells:
+                found.append(job.fit(settings))
+                report(len(found), label)
+            return found
+        held = dask.delayed(job, traverse=False)
+        tasks = [dask.delayed(GridJob.fit, pure=False)(held, settings) for _, settings in cells]
+        labels = {task.key: label for task, (label, _) in zip(tasks, cells, strict=True)}
+        client = active_client()
+        if client is None:
+            with _Reporter(labels, report):
+                return list(dask.compute(*tasks))
+        from distributed import as_completed
+
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):  # the data go along once
+            futures = client.compute(tasks)
+        for number, future in enumerate(as_completed(futures), 1):
+            report(number, labels[future.key])
+        return list(client.gather(futures))
+
+
+class _Reporter(Callback):  # type: ignore[misc]
+    """Tells of each fit that one of dask's local schedulers has done."""
+
+    def __init__(self, labels: dict[Any, str], report: Callable[[int, str], None]) -> None:
+        self.labels, self.report, self.done = labels, report, 0
+        super().__init__(posttask=self._tell)
+
+    def _tell(self, key: Any, *_: Any) -> None:
+        if key in self.labels:
+            self.done += 1
+            self.report(self.done, self.labels[key])
+
+
+def _tabulate(
+    found: Sequence[Fitted], sizes: Sequence[int], dimensions: Sequence[int], parameters: Sequence[str]
+) -> xr.Dataset:
+    shape = (len(sizes), len(dimensions))
+    columns: dict[str, Any] = {
+        name: (AXES, np.reshape([cell.values[name] for cell in found], shape), {"long_name": text, "units": units})
+        for name, (text, units) in NUMBERS.items()
+    }
+    columns["held_out_nrmse"] = (
+        (*AXES, "parameter"),
+        np.reshape([cell.nrmse for cell in found], (*shape, len(parameters))),
+        {"long_name": "root squared error over squared deviation from the mean, of held-out samples", "units": "1"},
+    )
+    for name, text in (("converged", "whether tol stopped EM"), ("failure", "why there are no numbers")):
+        columns[name] = (AXES, np.reshape([getattr(cell, name) for cell in found], shape), {"long_name": text})
+    coords = {
+        "n_components": ("n_components", list(sizes), {"long_name": "K, the number of affine maps"}),
+        "n_latent": ("n_latent", list(dimensions), {"long_name": "L_w, latent dimensions"}),
+        "parameter": ("parameter", np.array(parameters, dtype=str), {"long_name": "estimated parameter"}),
+    }
+    return xr.Dataset(columns, coords=coords)
+
+
+def _tell_failures(found: Sequence[Fitted], labels: Sequence[str]) -> None:
+    failed = [f"{label} ({cell.failure})" for cell, label in zip(found, labels, strict=True) if cell.failure]
+    if len(failed) == len(found):
+        raise ValueError(f"all {len(found)} fits failed: {failed[0]}")
+    if failed:
+        more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+        warnings.warn(
+            f"{len(failed)} of {len(found)} fits failed and are left out: {'; '.join(failed[:3])}{more}",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _tell_unconverged(found: Sequence[Fitted], settings: Settings) -> None:
+    moving = sum(not cell.converged and not cell.failure for cell in found)
+    if moving and settings.tol > 0:
+        warnings.warn(
+            f"{moving} of {len(found)} fits did not converge in max_iter={settings.max_iter} iterations, their "
+            "criteria are still moving: raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _grid(name: str, values: Any, least: int) -> list[int]:
+    """The values to try, ascending, each once."""
+    given = [values] if isinstance(values, numbers.Integral) else values
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"{name}={values!r} must be a sequence of integers, {least} or more")
+    found = list(given)
+    wrong = [v for v in found if not isinstance(v, numbers.Integral) or isinstance(v, bool) or v < least]
+    if wrong or not found:
+        raise ValueError(f"{name}={found!r} must hold integers, {least} or more, and at least one")
+    return sorted({int(value) for value in found})
+
+
+def _check_held_out(held_out: Any, criterion: str) -> None:
+    if held_out is None:
+        if criterion == "held_out":
+            raise ValueError("criterion='held_out' needs spectra held out: give held_out a share, such as 0.2")
+        return
+    if not isinstance(held_out, numbers.Real) or isinstance(held_out, bool) or not 0 < float(held_out) < 1:
+        raise ValueError(f"held_out={held_out!r} must be a share above 0 and below 1, or None")
