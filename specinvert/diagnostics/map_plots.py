@@ -34,7 +34,7 @@ _TRUE, _ESTIMATED, _STD, _FLAGS = "true", "estimated", "uncertainty (std)", "qua
 _SHARES = "share_of_pixels"
 _NAN_COLOUR = "0.82"
 _NO_FLAG_COLOUR = "1.0"
-_FLAG_COLOURS = ("#56B4E9", "#D55E00", "#0072B2", "#E69F00", "#CC79A7", "#009E73", "#F0E442", "#000000")
+FLAG_COLOURS = ("#56B4E9", "#D55E00", "#0072B2", "#E69F00", "#CC79A7", "#009E73", "#F0E442", "#000000")
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _draw_flags(column: np.ndarray, flags: xr.DataArray, shares: xr.DataArray, p
 
     named = read_flags(flags)
     palette = [
-        _NAN_COLOUR if flag.name == NODATA else _FLAG_COLOURS[i % len(_FLAG_COLOURS)] for i, flag in enumerate(named)
+        _NAN_COLOUR if flag.name == NODATA else FLAG_COLOURS[i % len(FLAG_COLOURS)] for i, flag in enumerate(named)
     ]
     bits = flag_bits(flags).values
     first = np.select([(bits & flag.mask) != 0 for flag in named], list(range(1, len(named) + 1)), default=0)
@@ -218,13 +218,13 @@ def _draw_flags(column: np.ndarray, flags: xr.DataArray, shares: xr.DataArray, p
 
 def _placing(maps: xr.Dataset, dims: tuple[str, str]) -> _Placing:
     """Say where imshow puts the pixels: by the coordinates, or by number with the first row on top."""
-    edges = [_edges(maps, dim) for dim in dims]
+    edges = [edges_of(maps, dim) for dim in dims]
     placed = edges[0] is not None and edges[1] is not None
     first, last = edges[0] if placed and edges[0] else (-0.5, maps.sizes[dims[0]] - 0.5)
     left, right = edges[1] if placed and edges[1] else (-0.5, maps.sizes[dims[1]] - 0.5)
     upwards = placed and last > first
     extent = (left, right, first, last) if upwards else (left, right, last, first)
-    aspect = _unit_ratio(maps, dims, (first, last), (left, right)) if placed else 1.0
+    aspect = unit_ratio(maps, dims, (first, last), (left, right)) if placed else 1.0
     units = [units_of(maps[dim].attrs) if placed else "" for dim in dims]
     return _Placing(
         {"extent": extent, "origin": "lower" if upwards else "upper", "interpolation": "nearest"},
@@ -234,7 +234,7 @@ def _placing(maps: xr.Dataset, dims: tuple[str, str]) -> _Placing:
     )
 
 
-def _unit_ratio(
+def unit_ratio(
     maps: xr.Dataset, dims: tuple[str, str], vertical: tuple[float, float], horizontal: tuple[float, float]
 ) -> float:
     """Length of a unit of the vertical coordinate over one of the horizontal."""
@@ -253,7 +253,7 @@ def _unit_ratio(
 _DEGREES = (("lat", "latitude"), ("lon", "longitude"))
 
 
-def _edges(maps: xr.Dataset, dim: str) -> tuple[float, float] | None:
+def edges_of(maps: xr.Dataset, dim: str) -> tuple[float, float] | None:
     """Return the outer edges of an evenly spaced coordinate, None where there is none."""
     if dim not in maps.indexes or maps.sizes[dim] < 2 or not np.issubdtype(maps[dim].dtype, np.number):
         return None

@@ -1,0 +1,49 @@
+"""From paths to pages: what is shown is opened once, and each browser gets a page of its own."""
+
+from __future__ import annotations
+
+import os
+
+import xarray as xr
+from bokeh.document import Document
+
+from specinvert.diagnostics.fitted import model_of
+from specinvert.inverter import GLLiMInverter, load_inverter
+from specinvert.io.open import open_cube
+
+from .maps import open_maps
+from .page import Page
+from .pixel import PixelReader
+
+
+class Viewer:
+    """What a page is made from: maps, the cube that they are of, and the model.
+
+    Parameters
+    ----------
+    maps : path of a netCDF file, a Zarr store or a table, or a Dataset. Files are read as far as they are shown.
+    cube : path of a file that :func:`specinvert.open_cube` opens, or spectra with labels; None for none.
+    model : path of a model, or a fitted GLLiMInverter; None for none.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError : of a path.
+    ValueError : no maps, a cube of other pixels, one that does not fit the model, or a model that is not fitted.
+    """
+
+    def __init__(
+        self,
+        maps: str | os.PathLike[str] | xr.Dataset,
+        cube: str | os.PathLike[str] | xr.DataArray | xr.Dataset | None = None,
+        model: str | os.PathLike[str] | GLLiMInverter | None = None,
+    ) -> None:
+        self.source = open_maps(maps)
+        inverter = load_inverter(os.fspath(model)) if isinstance(model, str | os.PathLike) else model
+        spectra = open_cube(cube) if isinstance(cube, str | os.PathLike) else cube
+        if inverter is not None:
+            model_of(inverter)
+        self.reader = PixelReader(self.source, spectra, inverter)
+
+    def __call__(self, document: Document) -> None:
+        """Put a page of its own into a document of bokeh."""
+        Page(self.source, self.reader).attach(document)

@@ -1,0 +1,123 @@
+"""Serves the page on this machine until it is interrupted."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import xarray as xr
+from bokeh.server.server import BaseServer
+from bokeh.server.tornado import BokehTornado
+from bokeh.settings import settings
+from tornado.httpserver import HTTPServer
+from tornado.ioloop import IOLoop
+
+from .app import Viewer
+
+if TYPE_CHECKING:
+    from specinvert.inverter import GLLiMInverter
+
+LOOPBACK = "127.0.0.1"
+
+
+def serve(
+    maps: str | os.PathLike[str] | xr.Dataset,
+    cube: str | os.PathLike[str] | xr.DataArray | xr.Dataset | None = None,
+    model: str | os.PathLike[str] | GLLiMInverter | None = None,
+    *,
+    port: int | None = None,
+    address: str = LOOPBACK,
+    open_browser: bool = True,
+    origins: Sequence[str] = (),
+    say: Callable[[str], None] = print,
+) -> None:
+    """Show maps in the browser until Ctrl-C.
+
+    Parameters
+    ----------
+    maps, cube, model : as for :class:`Viewer`.
+    port : to listen on; None or 0 takes a free one.
+    address : to listen on. Any but the loopback lets others who reach it read the maps, and ``say`` warns of it.
+    open_browser : whether to open the page in the browser of this machine.
+    origins : further ``host:port`` under which browsers may open the page, as behind a proxy.
+    say : called with the address of the page, and with warnings.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError, ValueError : as of :class:`Viewer`, and for a port that is none.
+    OSError : the port is in use, or the address is not one of this machine.
+    """
+    port = port or 0
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port={port} must lie between 0 and 65535")
+    viewer = Viewer(maps, cube, model)
+    server = start(viewer, port, address, origins)
+    assert server.port is not None
+    url = f"http://{_host(address, server.port)}/"
+    if not is_loopback(address):
+        say(f"Warning: listening on {address}, so everyone who reaches this machine there can read the maps.")
+    try:
+        say(f"{viewer.source.name} is shown at {url} until Ctrl-C")
+        if open_browser:
+            server.io_loop.add_callback(server.show, "/")
+        server.io_loop.start()
+    except KeyboardInterrupt:
+        say("stopped")
+    finally:
+        server.stop()
+        server.io_loop.close()
+
+
+def start(viewer: Viewer, port: int, address: str = LOOPBACK, origins: Sequence[str] = ()) -> BaseServer:
+    """A server that listens, to be run by its ``io_loop``; raises as :func:`serve`."""
+    settings.resources = "server"  # whatever the environment says: nothing is asked of other machines
+    try:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listening = socket.create_server((address, port), family=family)
+    except OSError as error:
+        raise OSError(_reason(error, address, port)) from error
+    listening.setblocking(False)
+    port = listening.getsockname()[1]
+    allowed = [*allowed_origins(address, port), *origins]
+    tornado = BokehTornado(viewer, extra_websocket_origins=allowed, absolute_url=f"http://{_host(address, port)}")
+    http = HTTPServer(tornado)
+    http.add_socket(listening)
+    server = BaseServer(IOLoop.current(), tornado, http)
+    server.start()
+    return server
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def allowed_origins(address: str, port: int) -> list[str]:
+    """The hosts in the browser's address line under which the page may be opened."""
+    hosts = ["127.0.0.1", "localhost", "[::1]"]
+    if not is_loopback(address):
+        hosts += [socket.gethostname(), socket.getfqdn(), address]
+    return [f"{host}:{port}" for host in dict.fromkeys(hosts)]
+
+
+def _host(address: str, port: int) -> str:
+    """Host and port for an address line."""
+    shown = "127.0.0.1" if address in ("0.0.0.0", "::", "") else address
+    return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
+
+
+def _reason(error: OSError, address: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} of {address} is in use: end what listens there, or choose another port (0 takes a free one)"
+        )
+    if error.errno == errno.EACCES:
+        return f"no permission to listen on port {port}: choose one above 1023"
+    return f"cannot listen on {address}, port {port}: {error.strerror}"
