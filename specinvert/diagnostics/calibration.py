@@ -234,13 +234,13 @@ class Recalibration:
     deviations).  Where a share a of the values is there, no raw level reaches the truth, and intervals of level
     above 1 - 2 a hold less than they say; `reach` gives that level.
 
+    Source: Kuleshov, Fenner and Ermon, 2018, Accurate uncertainties for deep learning using calibrated regression,
+    ICML, arXiv:1807.00263.
+
     Attributes
     ----------
     levels : (M,) nominal levels from 0 to 1.
     raw : (P, M) raw level of each parameter at these.
-
-    Source: Kuleshov, Fenner and Ermon, 2018, Accurate uncertainties for deep learning using calibrated regression,
-    ICML, arXiv:1807.00263.
     """
 
     levels: Array

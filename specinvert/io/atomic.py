@@ -28,8 +28,10 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Examples
     --------
-    >>> with atomic_path("notes.txt") as temporary:  # doctest: +SKIP
-    ...     temporary.write_text("whole or not at all")
+    >>> with atomic_path("notes.txt") as temporary:
+    ...     _ = temporary.write_text("whole or not at all")
+    >>> Path("notes.txt").read_text()
+    'whole or not at all'
     """
     final = check_target(path)
     temporary = final.with_name(f".{final.stem}-{uuid.uuid4().hex[:12]}{final.suffix}")

@@ -55,9 +55,13 @@ def open_cube(
 
     Examples
     --------
-    >>> cube = open_cube("scene.tif")  # doctest: +SKIP
-    >>> cube.dims  # doctest: +SKIP
-    ('y', 'x', 'wavelength')
+    >>> from specinvert import save_maps
+    >>> from specinvert.physics.scene import make_scene
+    >>> made, _ = make_scene((8, 10))
+    >>> save_maps(made.to_dataset(), "scene.nc")
+    >>> cube = open_cube("scene.nc")
+    >>> cube.dims, cube.rio.crs.to_epsg()
+    (('y', 'x', 'wavelength'), 32633)
     """
     file, chosen = choose_reader(path, reader)
     cube = chosen.open(file, chunks, variable)

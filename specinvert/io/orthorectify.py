@@ -43,8 +43,11 @@ def orthorectify(maps: Data, lookup: Lookup | str | os.PathLike[str]) -> Data:
 
     Examples
     --------
-    >>> maps = inverter.invert(open_cube("EMIT_L2A_RFL.nc"))  # doctest: +SKIP
-    >>> save_maps(orthorectify(maps, "EMIT_L2A_RFL.nc"), "maps.tif")  # doctest: +SKIP
+    >>> import numpy as np
+    >>> maps = xr.Dataset({"lai": (("downtrack", "crosstrack"), [[1.0, 2.0], [3.0, 4.0]])})
+    >>> lookup = Lookup(np.array([[0, 1, 2]]), np.array([[0, 2, 1]]), (10.0, 0.5, 0.0, 50.0, 0.0, -0.5), "EPSG:4326")
+    >>> orthorectify(maps, lookup)["lai"].values.tolist()
+    [[nan, 3.0, 2.0]]
     """
     if not isinstance(maps, xr.DataArray | xr.Dataset):
         raise TypeError(f"maps must be a Dataset or DataArray, not {type(maps).__name__}")

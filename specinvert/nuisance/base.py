@@ -68,6 +68,7 @@ class Nuisance(ABC):
 
         Examples
         --------
+        >>> from specinvert.nuisance import Offset
         >>> Offset(0.1).apply(np.zeros((2, 3)), None, np.random.default_rng(0)).shape
         (2, 3)
         """
@@ -102,6 +103,7 @@ class Nuisance(ABC):
 
         Examples
         --------
+        >>> from specinvert.nuisance import Noise
         >>> Noise(white=0.1).covariance([500.0, 600.0]).round(3).tolist()
         [[0.01, 0.0], [0.0, 0.01]]
         """
@@ -155,6 +157,7 @@ class Chain(Nuisance):
 
     Examples
     --------
+    >>> from specinvert.nuisance import Gain, Noise
     >>> Chain([Gain(0.02), Noise(0.01)]) == Gain(0.02) | Noise(0.01)
     True
     """

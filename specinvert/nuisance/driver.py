@@ -89,6 +89,7 @@ def apply(
 
     Examples
     --------
+    >>> from specinvert.nuisance import Noise, ThinCloud
     >>> from specinvert.physics.mixing import simulate_mixtures
     >>> noisy = apply(simulate_mixtures(10), [ThinCloud(), Noise(white=0.005)], seed=1, repeat=3)
     >>> dict(noisy["reflectance"].sizes)

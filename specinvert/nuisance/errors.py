@@ -161,7 +161,7 @@ class Offset(Nuisance):
 class Discrepancy(Nuisance):
     """What simulations get wrong, smooth in wavelength: y + std g, or y (1 + std g) where ``relative``.
 
-    g is a Gaussian process of mean 0, variance 1 and correlation k(|lam - lam'| / length_scale).
+    g is a Gaussian process of mean 0, variance 1 and correlation ``k(|lam - lam'| / length_scale)``.
 
     Attributes
     ----------

@@ -79,11 +79,17 @@ def register_reader(name: str, matches: Matches, open: Open, before: str | None 
 
     Examples
     --------
+    >>> import numpy as np
     >>> def matches(path, head):
     ...     return head.startswith(b"MYSENSOR")
     >>> def read(path, chunks, variable):
-    ...     return xr.DataArray(np.fromfile(path, "<f4", offset=8).reshape(-1, 50, 100), dims=("y", "x", "band"))
-    >>> register_reader("mysensor", matches, read)  # doctest: +SKIP
+    ...     return xr.DataArray(np.fromfile(path, "<f4", offset=8).reshape(-1, 2, 3), dims=("y", "x", "band"))
+    >>> register_reader("mysensor", matches, read)
+    >>> from specinvert import open_cube
+    >>> Path("image.my").write_bytes(b"MYSENSOR" + np.ones(24, "<f4").tobytes())
+    104
+    >>> dict(open_cube("image.my").sizes)
+    {'y': 4, 'x': 2, 'band': 3}
     """
     if not isinstance(name, str) or not name or name in BUILT_IN:
         raise ValueError(f"name={name!r} cannot be given to a reader; choose one beside {', '.join(BUILT_IN)}")
