@@ -49,7 +49,7 @@ class Served:
     def interrupt(self) -> tuple[int, str]:
         """Its exit status and what it wrote as errors, after Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(20), self.process.communicate()[1]
+        return self.process.wait(60), self.process.communicate()[1]
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,9 @@ from pathlib import Path
 import click
 import numpy as np
 import xarray as xr
-from functions import N_COMPONENTS, PAPER, draw_function
+from functions import PAPER
 from sklearn.exceptions import ConvergenceWarning
+from synthetic import N_COMPONENTS, draw_function
 
 from specinvert import GLLiMInverter, __version__
 

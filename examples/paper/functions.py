@@ -17,40 +17,17 @@ import click
 import numpy as np
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
+from synthetic import MAX_LATENT, N_COMPONENTS, draw_function
 
 from specinvert import __version__
 from specinvert.diagnostics.plots import save_figure
 from specinvert.gllim import GLLiM
 
-N_BANDS, N_TRAIN, N_TEST, SNR_DB, N_COMPONENTS, MAX_LATENT = 50, 200, 200, 6.0, 5, 10
 PAPER = {
     "f": {0: 0.36, 1: 0.20, 2: 0.23, 3: 0.24, 4: 0.23, "BIC": 0.18},
     "g": {0: 0.36, 1: 0.25, 2: 0.25, 3: 0.26, 4: 0.28, "BIC": 0.24},
     "h": {0: 0.61, 1: 0.46, 2: 0.36, 3: 0.34, 4: 0.35, "BIC": 0.33},
 }
-
-
-def draw_function(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training t (N,) and y (N, D), test t and y, of one random function of a kind ("f", "g" or "h")."""
-    rng = np.random.default_rng([ord(kind), seed])
-    amplitude, frequency, phase, mixing, cubic = (
-        rng.uniform(0.0, top, N_BANDS) for top in (2.0, 4.0 * np.pi, 2.0 * np.pi, np.pi, 2.0)
-    )
-
-    def sample(n: int) -> tuple[np.ndarray, np.ndarray]:
-        t, w = rng.uniform(0.0, 10.0, n), rng.uniform(-1.0, 1.0, (n, 2))
-        angle = frequency * t[:, None] / 10.0 + phase
-        if kind != "f":
-            angle = angle + mixing * w[:, :1]
-        y = amplitude * np.cos(angle)
-        if kind != "g":
-            y = y + cubic * w[:, 1:] ** 3
-        return t, y
-
-    (t, y), (t_test, y_test) = sample(N_TRAIN), sample(N_TEST)
-    deviation = np.sqrt(np.mean(y**2) / 10.0 ** (SNR_DB / 10.0))
-    noise = deviation * rng.standard_normal((N_TRAIN + N_TEST, N_BANDS))
-    return t, y + noise[:N_TRAIN], t_test, y_test + noise[N_TRAIN:]
 
 
 def errors_of(kind: str, seed: int) -> tuple[dict[int, float], int]:

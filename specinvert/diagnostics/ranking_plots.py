@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from specinvert.diagnostics.layout import DOT, SMALL, SOFT, TITLE, paired_rows, plain
-from specinvert.diagnostics.layout import require_figure as require_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,39 @@
+"""The command line: ``specinvert demo | train | invert | evaluate | ...``, one module for each group of commands.
+
+Exit codes: 0 done, 1 bad input (one line on stderr), 2 wrong usage, 130 stopped by Ctrl-C, 143 by SIGTERM. Everything
+heavy is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import click
+
+from .. import __version__
+from .assessment import compare, evaluate, rank, report
+from .base import Group
+from .demonstration import demo
+from .inspection import info, plot, view
+from .inversion import invert, orthorectify
+from .selecting import select
+from .training import resample, train
+
+__all__ = ["main"]
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, package_name="specinvert")
+def main() -> None:
+    """Simulated spectra to a trained GLLiM model, image cubes to maps of physical parameters.
+
+    \b
+    specinvert demo
+    specinvert train training.nc -o model.nc --parameters ice_fraction,grain_size --latent 1
+    specinvert invert model.nc scene.tif -o maps.nc
+    specinvert evaluate model.nc test.nc
+    specinvert plot maps.nc -o maps.png
+    """
+
+
+_COMMANDS = (demo, train, select, invert, evaluate, rank, compare, report, info, plot, view, resample, orthorectify)
+for _command in _COMMANDS:
+    main.add_command(_command)

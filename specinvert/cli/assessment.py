@@ -1,0 +1,212 @@
+"""``evaluate``, ``rank``, ``compare`` and ``report``: how good models are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .base import Command, Session
+from .options import BAND_DIM, FIGURE, FILE, NOISE, READER, SCHEDULER, TABLE, TOLERANCE, Names
+from .work import check_targets, cluster, tell_written, write_table
+
+
+@click.command(cls=Command)
+@click.argument("model", type=FILE)
+@click.argument("test", type=FILE)
+@TABLE
+@NOISE
+@BAND_DIM
+@TOLERANCE
+@SCHEDULER
+def evaluate(
+    model: Path,
+    test: Path,
+    output: Path | None,
+    noise: str | None,
+    band_dim: str | None,
+    tolerance: float,
+    scheduler: str | None,
+) -> None:
+    """Compare MODEL's estimates with the true parameters in TEST, a netCDF, Zarr or CSV file of spectra and parameters.
+
+    \b
+    specinvert evaluate model.nc test.nc -o errors.csv
+    specinvert evaluate model.nc test.nc --noise 0.01
+    """
+    from ..diagnostics.metrics import format_table
+    from ..inverter import load_inverter
+    from ..io.tables import open_dataset
+
+    check_targets((output,))
+    inverter = load_inverter(model)
+    data = open_dataset(test)
+    deviation = _noise(noise, data, inverter, band_dim)
+    with cluster(scheduler):
+        table = inverter.evaluate(data, noise=deviation, band_dim=band_dim, tolerance=tolerance, rechunk="auto")
+    click.echo(format_table(table))
+    write_table(table, output)
+    tell_written((output,))
+
+
+@click.command(cls=Command)
+@click.argument("spectra", type=FILE)
+@click.argument("models", metavar="MODEL...", type=FILE, nargs=-1, required=True)
+@TABLE
+@FIGURE
+@NOISE
+@click.option("--variable", help="Variable that holds the spectra, in a netCDF file of several.")
+@READER
+@BAND_DIM
+@TOLERANCE
+@SCHEDULER
+def rank(
+    spectra: Path,
+    models: tuple[Path, ...],
+    output: Path | None,
+    plot: Path | None,
+    noise: str | None,
+    variable: str | None,
+    reader: str | None,
+    scheduler: str | None,
+    **options: Any,
+) -> None:
+    """Rank models by the density that they give to SPECTRA, which need no parameters.
+
+    \b
+    specinvert rank scene.nc narrow.nc wide.nc noisy.nc -o ranking.csv --plot ranking.png
+    """
+    from ..diagnostics import ranking
+    from ..diagnostics.layout import require_figure, save_figure
+    from ..diagnostics.ranking_plots import plot_ranking
+    from ..inverter import load_inverter
+    from ..io.open import open_cube
+    from .values import noise_of, read_noise
+
+    check_targets((output, plot))
+    if plot is not None:
+        require_figure(plot)
+    names = ranking.model_names(models)
+    inverters = {name: load_inverter(path) for name, path in zip(names, models, strict=True)}
+    ranking.require_comparable({name: inverter.model_ for name, inverter in inverters.items()})
+    cube = open_cube(spectra, variable=variable, reader=reader)
+    options["noise"] = noise_of(read_noise(noise), cube, None, options["band_dim"])
+    with cluster(scheduler):
+        maps = {n: i.invert(cube, outputs=["log_evidence"], rechunk="auto", **options) for n, i in inverters.items()}
+        table = ranking.rank({name: of_model["log_evidence"] for name, of_model in maps.items()})
+    if plot is not None:
+        save_figure(plot_ranking(table), plot)
+    write_table(table, output)
+    click.echo(ranking.format_ranking(table))
+    click.echo(f"compared on {int(table['n'][0])} of {table.attrs['n_spectra']} spectra. {ranking.CAVEAT}")
+    tell_written((output, plot))
+
+
+@click.command(cls=Command)
+@click.argument("train", type=FILE)
+@click.argument("test", type=FILE)
+@click.option("--methods", type=Names(), help="Methods to compare.  [default: GLLiM, the paper's, rf, mlp, lut, pls]")
+@click.option("--parameters", type=Names(), help="Parameters to retrieve.  [default: all]")
+@click.option(
+    "--score",
+    default="nrmse",
+    show_default=True,
+    help="What to print and draw: nrmse, rmse, mae, bias, r2, extreme_share.",
+)
+@click.option("-o", "--output", type=FILE, help="Table of all scores to write (.csv).")
+@FIGURE
+@click.option("--spectra", help="Variable that holds the spectra.  [default: the only one with a band dimension]")
+@BAND_DIM
+@TOLERANCE
+@click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of the methods.")
+def compare(
+    train: Path,
+    test: Path,
+    methods: list[str] | None,
+    score: str,
+    output: Path | None,
+    plot: Path | None,
+    **options: Any,
+) -> None:
+    """Fit methods to TRAIN and compare their errors on TEST, files of spectra and parameters.
+
+    \b
+    specinvert compare train.nc test.nc --methods gllim-1,rvm,rf -o scores.csv --plot scores.png
+    """
+    from ..diagnostics import comparison
+    from ..diagnostics.comparison_plots import plot_comparison
+    from ..diagnostics.layout import require_figure, save_figure
+    from ..io.tables import open_dataset
+
+    check_targets((output, plot))
+    if plot is not None:
+        require_figure(plot)
+    comparison.require_score(score)
+    console = Session.current().console
+    table = comparison.compare(
+        open_dataset(train),
+        open_dataset(test),
+        methods or comparison.DEFAULT_METHODS,
+        progress=lambda name, number, count: console.note(f"{name} ({number + 1} of {count})"),
+        **options,
+    )
+    if plot is not None:
+        save_figure(plot_comparison(table, score), plot)
+    write_table(table, output)
+    click.echo(comparison.format_comparison(table, score))
+    counts = {what: table.attrs[what] for what in ("n_train", "n_test", "n_left_out")}
+    click.echo("{n_train} spectra to fit, {n_test} to test, {n_left_out} left out".format_map(counts))
+    tell_written((output, plot))
+
+
+@click.command(cls=Command)
+@click.argument("model", type=FILE)
+@click.option("-o", "--output", type=FILE, required=True, help="Page to write (.html).")
+@click.option("--maps", type=FILE, help="Maps that the model made, to be drawn.")
+@click.option("--truth", type=FILE, help="netCDF file of true maps, drawn beside them.")
+@click.option("--test", type=FILE, help="Spectra and true parameters, to evaluate the model.")
+@click.option("--training", type=FILE, help="The training set, to be drawn.")
+@click.option("--title", help="Heading of the page.")
+@NOISE
+@BAND_DIM
+@TOLERANCE
+def report(model: Path, output: Path, title: str | None, noise: str | None, **given: Any) -> None:
+    """Write a page on MODEL: what it is, how good it is and what to beware of, with what else is given.
+
+    The page needs no other file, no network and no script. What to beware of is printed, too.
+
+    \b
+    specinvert report model.nc -o report.html
+    specinvert report model.nc --maps maps.nc --test test.nc --training training.nc -o report.html
+    """
+    from ..diagnostics.report import write_report
+    from ..inverter import load_inverter
+    from ..io.tables import open_dataset
+
+    check_targets((output,))
+    if noise is not None and given["test"] is None:
+        raise ValueError("--noise is that of the test spectra: give --test too")
+    if given["truth"] is not None and given["maps"] is None:
+        raise ValueError("--truth is drawn beside maps: give --maps too")
+    inverter = load_inverter(model)
+    data: dict[str, Any] = {
+        name: None if given[name] is None else open_dataset(given.pop(name))
+        for name in ("maps", "test", "training", "truth")
+    }
+    options: dict[str, Any] = {"band_dim": given["band_dim"], "tolerance": given["tolerance"]}
+    if noise is not None:
+        options["noise"] = _noise(noise, data["test"], inverter, options["band_dim"])
+    if title is not None:
+        options["title"] = title
+    for finding in write_report(output, inverter, **data, **options):
+        click.echo(f"{'Beware' if finding.serious else 'Note'}: {finding.title}. {finding.what} {finding.todo}")
+    tell_written((output,))
+
+
+def _noise(noise: str | None, data: Any, inverter: Any, band_dim: str | None) -> Any:
+    """The noise as ``evaluate`` takes it: with the band dimension of the test set."""
+    from .values import noise_of, read_noise
+
+    name = inverter.model_.spectra_name
+    return noise_of(read_noise(noise), data, name if name in data.data_vars else None, band_dim)

@@ -1,0 +1,230 @@
+"""``--dry-run``: what a command would read, hold and write, and how long it would take, by a small part of the work."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .work import duration
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from .conditions import Preparation
+
+PIXELS, SAMPLES, SAMPLES_PER_COMPONENT = 2048, 500, 20
+"""Sizes of the parts: pixels inverted; samples fitted, at least so many and so many for each component."""
+ITERATIONS = 4
+BASE_BYTES = 250e6
+"""About what Python and the libraries hold."""
+COPIES = 3
+"""Copies of a block of spectra alive while it is read, masked and inverted."""
+
+
+def describe_inversion(
+    inverter: Any,
+    cube: xr.DataArray,
+    maps: xr.Dataset,
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    output: Path,
+    compression: int,
+) -> str:
+    """Check what ``invert`` would do by inverting and writing a window of the cube, and tell what it would take.
+
+    The window is in the middle; the maps of it go to a temporary folder that is removed. ``maps`` are the lazy ones of
+    the whole cube, ``given`` and ``options`` the arguments of ``GLLiMInverter.invert``.
+    """
+    from ..cubes.bands import find_band_dim
+    from ..gllim.chunks import available_cpus
+
+    dim = options["band_dim"] or (inverter.model_.bands.dim if inverter.model_.bands.wavelength is None else None)
+    dim = find_band_dim(cube, dim)
+    sizes = {name: size for name, size in cube.sizes.items() if name != dim}
+    chunks = {name: cube.chunksizes[name] if cube.chunks else (size,) for name, size in sizes.items()}
+    n_blocks, block = prod(len(lengths) for lengths in chunks.values()), prod(max(c) for c in chunks.values())
+    pixels = prod(sizes.values())
+    spectrum, result = cube.nbytes / max(pixels, 1), maps.nbytes / max(prod(_pixel_shape(maps)), 1)
+    threads = min(n_blocks, available_cpus())
+    held = block * (COPIES * spectrum + result)
+    rate, window = _rate(inverter, cube, sizes, given, options, output, compression)
+    seconds = pixels / (rate * threads)
+    return "\n".join(
+        [
+            f"cube        {_sizes(cube.sizes)}, {cube.dtype}, {_bytes(cube.nbytes)}",
+            f"bands       {inverter.model_.bands.size} of {cube.sizes[dim]} match the model {inverter.model_id}",
+            f"blocks      {n_blocks} of at most {block} pixels, {_bytes(block * spectrum)} of spectra each",
+            f"memory      about {_bytes(held)} a block, {_bytes(BASE_BYTES + (threads + 1) * held)} at the peak with "
+            f"{_count(threads, 'thread')}",
+            f"output      {output}: {', '.join(map(str, maps.data_vars))}; {_bytes(maps.nbytes)} before compression",
+            f"time        about {duration(seconds)} with {_count(threads, 'thread')}, beside reading and writing; "
+            f"measured on {window} pixels in the middle of the scene, {rate:,.0f} pixels/s in one thread",
+            "dry run: nothing was written",
+        ]
+    )
+
+
+def describe_training(
+    inverter: Any,
+    data: xr.Dataset,
+    preparation: Preparation,
+    choice: tuple[list[str] | None, str | None],
+    options: Mapping[str, Any],
+    output: Path,
+) -> str:
+    """Check what ``train`` would do by a few iterations on some of the samples, and tell what it would take.
+
+    ``choice`` names parameters and weights, ``options`` go to ``fit``.
+    """
+    from ..cubes.bands import find_band_dim
+    from ..cubes.labels import find_spectra
+    from ..gllim.chunks import available_cpus
+
+    spectra, band_dim = preparation.spectra, preparation.band_dim
+    array = find_spectra(data, spectra, band_dim)
+    sizes = {name: size for name, size in array.sizes.items() if name != find_band_dim(array, band_dim)}
+    count = prod(sizes.values())
+    part = _thinned(data, sizes, max(SAMPLES, SAMPLES_PER_COMPONENT * inverter.n_components)).load()
+    prepared, noise = preparation.apply(part)
+    found = find_spectra(prepared, spectra, band_dim)
+    used = prod(size for name, size in found.sizes.items() if name in sizes)
+    latents = _latents(inverter)
+    arguments = (prepared, spectra, choice[0], band_dim, choice[1], noise)
+    seconds, fitted = _fit_seconds(inverter, arguments, options, latents[-1])
+    start, iteration = (measured * count / used for measured in seconds)
+    members = -(-inverter.n_ensemble // available_cpus())
+    runs = members * inverter.n_init * len(latents)
+    total = runs * (start + inverter.max_iter * iteration)
+    model, bands = fitted.model_, found.sizes[fitted.model_.bands.dim]
+    held = count * (bands * max(found.dtype.itemsize, 4) + 8 * (len(model.names) + 1))
+    values = inverter.n_ensemble * inverter.n_components * (bands + 2) * (len(model.names) + latents[-1] + 1)
+    models = f"{_count(inverter.n_ensemble, 'model')} of {_count(inverter.n_components, 'component')}"
+    return "\n".join(
+        [
+            f"training    {_sizes(array.sizes)}, {array.dtype}, {_bytes(array.nbytes)}",
+            f"spectra     {array.name}, {_count(bands, 'band')} to use",
+            f"parameters  {', '.join(model.names) or 'none'}",
+            f"memory      about {_bytes(BASE_BYTES + array.nbytes + held)} at the peak",
+            f"output      {output}: {models}, about {_bytes(8 * values)}",
+            f"time        at most about {duration(total)}: {_count(runs, 'run')}, each {start:.2g} s to start and "
+            f"{inverter.max_iter} iterations of {iteration:.2g} s; measured on {used} of {count} samples, the others "
+            "were not read",
+            "dry run: nothing was written",
+        ]
+    )
+
+
+def open_training(path: Path) -> xr.Dataset:
+    """A training set whose values are not read yet, where the file allows that."""
+    from ..io.netcdf import open_group
+    from ..io.spectra_table import SUFFIXES
+    from ..io.tables import open_dataset
+
+    if not path.exists() or path.suffix.lower() in SUFFIXES:
+        return open_dataset(path)
+    return open_group(path)
+
+
+def _latents(inverter: Any) -> list[int]:
+    """Numbers of latent dimensions to be tried, the largest last."""
+    if inverter.n_latent != "bic":
+        return [int(inverter.n_latent)]
+    most = inverter.max_latent
+    return list(range(most + 1)) if isinstance(most, int) else sorted(most)
+
+
+def _thinned(data: xr.Dataset, sizes: Mapping[Any, int], wanted: int) -> xr.Dataset:
+    """Evenly spaced samples along the longest dimension, so that about ``wanted`` are left."""
+    longest = max(sizes, key=lambda name: sizes[name])
+    step = max(1, prod(sizes.values()) // wanted)
+    return data.isel({longest: slice(None, None, min(step, max(1, sizes[longest] // 2)))})
+
+
+def _fit_seconds(
+    inverter: Any, data: tuple[Any, ...], options: Mapping[str, Any], n_latent: int
+) -> tuple[tuple[float, float], Any]:
+    """Seconds to start and for an iteration, and the model fitted so."""
+    settings = {name: getattr(inverter, name) for name in inverter.__init__.__kwdefaults__}
+    settings |= {"max_iter": ITERATIONS, "tol": 0.0, "n_init": 1, "n_ensemble": 1}
+    short = type(inverter)(inverter.n_components, n_latent, **settings)
+    times = [time.perf_counter()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        short.fit(*data, **options, progress=lambda *_: times.append(time.perf_counter()))
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    iteration = min(steps[1:])
+    return (max(0.0, steps[0] - iteration), iteration), short
+
+
+def _rate(
+    inverter: Any,
+    cube: xr.DataArray,
+    sizes: Mapping[Any, int],
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    output: Path,
+    compression: int,
+) -> tuple[float, int]:
+    """Pixels a second in one thread, measured on a window in the middle; and the pixels of the window."""
+    from ..io.writers import save_maps
+
+    side = max(1, round(PIXELS ** (1 / len(sizes)))) if sizes else 1
+    window = {}
+    for name, size in sizes.items():
+        start = max(0, (size - side) // 2)
+        window[name] = slice(start, min(size, start + side))
+    part = cube.isel(window).load()
+    there = {name: _within(value, window) for name, value in given.items()}
+    inverter.invert(part.isel({name: slice(1) for name in sizes}), **_first(there, sizes), **options)
+    begun = time.perf_counter()
+    maps = inverter.invert(part, **there, **options)
+    seconds = time.perf_counter() - begun
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / output.name
+        try:
+            save_maps(maps, target, compression=compression)
+        except ValueError as error:
+            raise ValueError(str(error).replace(os.fspath(target), os.fspath(output))) from error
+    n = prod(part.sizes[name] for name in sizes)
+    return n / max(seconds, 1e-9), n
+
+
+def _within(value: Any, window: Mapping[Any, slice]) -> Any:
+    """What is given for every pixel, in the window."""
+    if isinstance(value, Mapping):
+        return {name: _within(part, window) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_within(part, window) for part in value)
+    return value.isel(window, missing_dims="ignore") if hasattr(value, "isel") else value
+
+
+def _first(given: Mapping[str, Any], sizes: Mapping[Any, int]) -> dict[str, Any]:
+    return {name: _within(value, {dim: slice(1) for dim in sizes}) for name, value in given.items()}
+
+
+def _pixel_shape(maps: xr.Dataset) -> tuple[int, ...]:
+    """The shape of the smallest map."""
+    return min((array.shape for array in maps.data_vars.values()), key=len)
+
+
+def _sizes(sizes: Mapping[Any, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _bytes(number: float) -> str:
+    """A size in kB, MB or GB, of powers of ten."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB")):
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return f"{number / 1e3:.3g} kB"

@@ -1,0 +1,78 @@
+"""``info``, ``plot`` and ``view``: what files hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .base import Command
+from .options import FILE, READER, Names
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@click.command(cls=Command)
+@click.argument("file", type=FILE)
+@click.option("--variable", help="Variable that holds the cube, in a file of several.")
+@READER
+def info(file: Path, variable: str | None, reader: str | None) -> None:
+    """Tell what FILE holds: a model, maps, a training set or an image cube.
+
+    \b
+    specinvert info model.nc
+    specinvert info scene.tif --reader raster
+    """
+    from ..io.model import is_model
+
+    if variable is None and reader is None and is_model(file):
+        from ..inverter import load_inverter
+        from .describe import describe_model
+
+        click.echo(describe_model(load_inverter(file)))
+        return
+    from ..io.describe import describe_file
+
+    click.echo(describe_file(file, variable, reader))
+
+
+@click.command(cls=Command)
+@click.argument("maps", type=FILE)
+@click.argument("cube", type=FILE, required=False)
+@click.option("--model", type=FILE, help="Model that made the maps, to draw its fit of a pixel's spectrum.")
+@click.option("--port", type=int, help="Port to serve at.  [default: a free one]")
+@click.option("--address", default="127.0.0.1", show_default=True, help="Address to serve at.")
+@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in a browser.")
+def view(maps: Path, cube: Path | None, model: Path | None, port: int | None, address: str, browser: bool) -> None:
+    """Look at MAPS in the browser, with the spectra of CUBE where it is given, until Ctrl-C.
+
+    \b
+    specinvert view maps.nc
+    specinvert view maps.nc scene.nc --model model.nc --port 5006
+    """
+    from ..view import serve
+
+    serve(maps, cube, model, port=port, address=address, open_browser=browser)
+
+
+@click.command(cls=Command)
+@click.argument("maps", type=FILE)
+@click.option("-o", "--output", type=FILE, required=True, help="Figure to write (.png, .pdf, .svg).")
+@click.option("--truth", type=FILE, help="netCDF file of true maps, drawn beside the estimates.")
+@click.option("--parameters", type=Names(), help="Parameters to draw.  [default: all]")
+def plot(maps: Path, output: Path, truth: Path | None, parameters: list[str] | None) -> None:
+    """Draw MAPS: each parameter with its uncertainty, and the flags.
+
+    \b
+    specinvert plot maps.nc -o maps.png --truth scene.nc
+    """
+    from ..diagnostics.plots import plot_results, save_figure
+    from ..io.atomic import check_target
+    from ..io.tables import open_dataset
+
+    check_target(output)
+    true: xr.Dataset | None = None if truth is None else open_dataset(truth)
+    save_figure(plot_results(open_dataset(maps), true, parameters), output)
+    click.echo(f"wrote {output}")

@@ -1,0 +1,68 @@
+"""Options that several commands have, and the types of their values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(path_type=Path)
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Names separated by commas."""
+
+    name = "NAMES"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Split at commas."""
+        if isinstance(value, list):
+            return value
+        return [name.strip() for name in str(value).split(",") if name.strip()]
+
+
+class Integers(click.ParamType):  # type: ignore[type-arg]
+    """Whole numbers separated by commas."""
+
+    name = "INTEGERS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Split at commas."""
+        if isinstance(value, list):
+            return value
+        try:
+            return [int(part) for part in str(value).split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is not a list of whole numbers, such as 10,20,50", param, ctx)
+
+
+class Latent(click.ParamType):  # type: ignore[type-arg]
+    """A number of latent dimensions, or bic."""
+
+    name = "INTEGER|bic"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """An integer, or the word itself."""
+        if value == "bic":
+            return "bic"
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither an integer nor 'bic'", param, ctx)
+
+
+SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="dask cluster to work on, such as tcp://10.0.0.1:8786.")
+BAND_DIM = click.option("--band-dim", help="Band dimension, where no wavelength coordinate tells.")
+TOLERANCE = click.option("--tolerance", type=float, default=1.0, show_default=True, help="Band matching tolerance, nm.")
+READER = click.option("--reader", help="Reader to use, such as raster or emit, where the file does not tell.")
+NOISE = click.option(
+    "--noise",
+    metavar="NUMBER|FILE",
+    help="Standard deviation beyond the noise of training, in units of the spectra, or a file of them.",
+)
+BANDS = click.option("--bands", metavar="RANGES", help="Use only bands in these ranges, nm: 400-1300,1500-1750.")
+EXCLUDE = click.option("--exclude", metavar="RANGES", help="Leave out bands in these ranges, nm: 1350-1450,1800-1950.")
+TABLE = click.option("-o", "--output", type=FILE, help="Table to write (.csv).")
+FIGURE = click.option("--plot", type=FILE, help="Figure to write (.png, .pdf, .svg).")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, tell sizes, memory and time; write nothing.")

@@ -1,0 +1,282 @@
+"""Values of options that are more than a number or a name: ranges, transforms, nuisances, noise, known parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from ..nuisance import Nuisance
+
+_RANGE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*-\s*(\d+(?:\.\d*)?)\s*")
+
+
+def number(text: str) -> float | None:
+    """The number that a text is, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def is_number(text: str) -> bool:
+    """Whether the text is a number."""
+    return number(text) is not None
+
+
+def read_ranges(option: str, text: str | None) -> list[tuple[float, float]] | None:
+    """Ranges in nm of ``"1350-1450,1800-1950"``; ValueError where one is malformed."""
+    if text is None:
+        return None
+    ranges = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{option} {text!r}: {part!r} is no range, write low-high in nm, as 1350-1450,1800-1950")
+        ranges.append((float(match[1]), float(match[2])))
+    return ranges
+
+
+def select(data: Any, bands: str | None, exclude: str | None, **options: Any) -> Any:
+    """The data with the bands that ``--bands`` and ``--exclude`` leave; ``options`` of ``select_bands``."""
+    from ..cubes.selection import select_bands
+
+    keep, out = read_ranges("--bands", bands), read_ranges("--exclude", exclude)
+    if keep is None and out is None and options.get("negative", "keep") == "keep":
+        return data
+    return select_bands(data, keep=keep, exclude=out or (), **options)
+
+
+def read_transforms(items: Iterable[str]) -> dict[Any, Any] | None:
+    """Transforms of ``lai=sqrt``, ``ice=logit:0:1``, ``a+b+c=ilr``, as ``GLLiMInverter`` takes them."""
+    found: dict[Any, Any] = {}
+    for item in items:
+        name, equals, value = item.rpartition("=")
+        if not equals or not name or not value:
+            raise ValueError(f"--transform {item!r}: write NAME=TRANSFORM, as in lai=sqrt, ice=logit:0:1, a+b+c=ilr")
+        parts = tuple(name.split("+"))
+        key: Any = parts if len(parts) > 1 else name
+        if key in found:
+            raise ValueError(f"--transform: {name!r} has two transforms, keep one")
+        kind, *bounds = value.split(":")
+        numbers = [number(bound) for bound in bounds]
+        if None in numbers:
+            raise ValueError(f"--transform {item!r}: bounds are numbers, as in ice=logit:0:1")
+        found[key] = (kind, *numbers) if numbers else kind
+    return found or None
+
+
+def nuisance_kinds() -> dict[str, type[Nuisance]]:
+    """Nuisance models by their name on the command line, such as ``thin_cloud``."""
+    from .. import nuisance
+
+    kinds = [getattr(nuisance, name) for name in nuisance.__all__ if name not in ("Nuisance", "Chain")]
+    models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, nuisance.Nuisance)]
+    return {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in models}
+
+
+def read_nuisances(items: Iterable[str]) -> Any:
+    """Nuisances of ``gain=0.02``, ``thin_cloud=0.5,damping=0.7``, ``background=soil.nc,fraction=0:0.3``, in a chain.
+
+    None without any. The value after the name is the model's first argument, ranges are ``low:high``.
+    """
+    import inspect
+
+    from ..nuisance import Chain
+
+    kinds = nuisance_kinds()
+    steps = []
+    for item in items:
+        first, *rest = item.split(",")
+        name, equals, value = first.partition("=")
+        if name not in kinds:
+            raise ValueError(f"--nuisance {item!r}: no nuisance is called {name!r}; there are {', '.join(kinds)}")
+        accepted = list(inspect.signature(kinds[name]).parameters)
+        given = {accepted[0]: value} if equals else {}
+        for part in rest:
+            key, equals, value = part.partition("=")
+            if not equals or key not in accepted or key in given:
+                raise ValueError(f"--nuisance {item!r}: {part!r} must be KEY=VALUE, KEY one of {', '.join(accepted)}")
+            given[key] = value
+        arguments = {key: _nuisance_value(name, key, value) for key, value in given.items()}
+        try:
+            steps.append(kinds[name](**arguments))
+        except TypeError as error:
+            raise ValueError(f"--nuisance {item!r}: {error}") from error
+    return Chain(steps) if steps else None
+
+
+def _nuisance_value(name: str, key: str, text: str) -> Any:
+    if name == "background" and key == "spectra":
+        from ..cubes.labels import find_spectra
+        from ..io.tables import open_dataset
+
+        return find_spectra(open_dataset(text), None, None)
+    numbers = [number(part) for part in text.split(":")]
+    if None in numbers:
+        return text
+    return numbers[0] if len(numbers) == 1 else tuple(numbers)
+
+
+def read_known(items: Iterable[str]) -> dict[str, Any] | None:
+    """Known parameters of ``NAME=VALUE``, ``NAME=LOW:HIGH`` or ``NAME=FILE``, as ``invert(known=)`` takes them."""
+    found: dict[str, Any] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals or not name or not text:
+            raise ValueError(f"--known {item!r}: write NAME=VALUE, NAME=LOW:HIGH or NAME=FILE")
+        if name in found:
+            raise ValueError(f"--known: {name!r} is given twice, keep one")
+        ends = [number(part) for part in text.split(":")]
+        if len(ends) <= 2 and None not in ends:
+            found[name] = ends[0] if len(ends) == 1 else tuple(ends)
+        elif Path(text).exists():
+            found[name] = _only_variable(text, name)
+        else:
+            raise ValueError(f"--known {item!r}: {text!r} is neither a number, nor LOW:HIGH, nor a file that exists")
+    return found or None
+
+
+def read_noise(text: str | None) -> Any:
+    """Standard deviations that ``--noise`` gives: a number, one a band (D,) or a DataArray, with wavelengths if known.
+
+    A .csv, .tsv or .txt file has one column of numbers, or two, the wavelengths first or named so; other files are
+    netCDF with one variable, or one called ``noise``.
+    """
+    if text is None:
+        return None
+    value = number(text)
+    if value is not None:
+        return value
+    path = Path(text)
+    if not path.exists():
+        raise ValueError(f"--noise {text!r} is neither a number nor a file that exists")
+    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+        return _noise_table(path)
+    return _only_variable(text, "noise")
+
+
+def noise_of(noise: Any, data: xr.DataArray | xr.Dataset, spectra: str | None, band_dim: str | None) -> Any:
+    """The noise with its band dimension named as that of the data."""
+    if not _has_dims(noise):
+        return noise
+    from ..cubes.bands import find_band_dim, wavelength_coordinate
+
+    dim = _band_dim(data, spectra, band_dim)
+    if dim in noise.dims:
+        return noise
+    if noise.ndim == 1 and wavelength_coordinate(noise, noise.dims[0]) is None:
+        return noise.values
+    return noise.rename({find_band_dim(noise): dim})
+
+
+def noise_by_band(noise: Any, data: xr.Dataset, spectra: str | None, band_dim: str | None) -> Any:
+    """The noise as one number a band of the data, (D,), matched by wavelength; numbers as they are."""
+    if not _has_dims(noise):
+        return noise
+    from ..cubes.bands import describe_bands, match_bands
+    from ..cubes.labels import find_spectra
+
+    named = noise_of(noise, data, spectra, band_dim)
+    if not _has_dims(named):
+        return named
+    if named.ndim != 1:
+        raise ValueError(f"the noise of training has dimensions {named.dims}: give one standard deviation a band")
+    dim = str(named.dims[0])
+    wanted = describe_bands(find_spectra(data, spectra, band_dim), dim)
+    return named.values[match_bands(wanted, describe_bands(named, dim))]
+
+
+def open_sensor(path: Path) -> Any:
+    """A sensor as ``resample`` takes it.
+
+    From a cube, a netCDF file of wavelengths and widths or of tabulated responses, or a .csv with columns wavelength
+    and fwhm.
+    """
+    from ..cubes.responses import RESPONSE_DIM
+    from ..io.netcdf import open_group
+    from ..io.open import choose_reader, open_cube
+
+    file, reader = choose_reader(path)
+    if reader.name == "csv" or path.suffix.lower() in (".csv", ".tsv", ".txt"):
+        return _sensor_table(path)
+    if reader.name == "netcdf":
+        data = open_group(file)
+        if RESPONSE_DIM in data.dims or all(array.ndim < 2 for array in data.data_vars.values()):
+            return data
+    return open_cube(file)
+
+
+def _sensor_table(path: Path) -> xr.Dataset:
+    import xarray as xr
+
+    from ..cubes.bands import is_wavelength_name
+    from ..io.header import is_fwhm_name
+
+    table = _read_csv(path)
+    found = {
+        "wavelength": [c for c in table.columns if is_wavelength_name(c)],
+        "fwhm": [c for c in table.columns if is_fwhm_name(c)],
+    }
+    for wanted, columns in found.items():
+        if len(columns) != 1:
+            raise ValueError(f"{path}: the table of a sensor needs one column {wanted!r}, it has {list(table.columns)}")
+    coords = {wanted: ("band", table[columns[0]].to_numpy(dtype=float)) for wanted, columns in found.items()}
+    return xr.Dataset(coords=coords)
+
+
+def _noise_table(path: Path) -> Any:
+    import xarray as xr
+
+    from ..cubes.bands import is_wavelength_name
+
+    table = _read_csv(path)
+    if all(number(str(name)) is not None for name in table.columns):
+        table = _read_csv(path, header=None)
+    axis = [name for name in table.columns if is_wavelength_name(name)]
+    if not axis and table.shape[1] == 2 and table.columns.dtype.kind in "iu":
+        axis = [table.columns[0]]
+    rest = [name for name in table.columns if name not in axis]
+    if len(axis) > 1 or len(rest) != 1 or not all(kind.kind in "iuf" for kind in table.dtypes):
+        raise ValueError(f"{path}: noise is one column of numbers, or two of wavelengths and standard deviations")
+    values = table[rest[0]].to_numpy(dtype=float)
+    if not axis:
+        return values
+    name = str(axis[0]) if isinstance(axis[0], str) else "wavelength"
+    return xr.DataArray(values, dims="band", coords={name: ("band", table[axis[0]].to_numpy(dtype=float))})
+
+
+def _read_csv(path: Path, **options: Any) -> Any:
+    import pandas as pd
+
+    return pd.read_csv(path, sep="\t" if path.suffix.lower() == ".tsv" else ",", skipinitialspace=True, **options)
+
+
+def _only_variable(path: str, name: str) -> xr.DataArray:
+    """The variable of this name in a file, or its only one."""
+    from ..cubes.labels import listed
+    from ..io.tables import open_dataset
+
+    data = open_dataset(path)
+    if name not in data.data_vars and len(data.data_vars) != 1:
+        raise ValueError(f"{path}: no variable {name!r} among several; it has {listed(data.data_vars)}")
+    return data[name if name in data.data_vars else next(iter(data.data_vars))]
+
+
+def _band_dim(data: xr.DataArray | xr.Dataset, spectra: str | None, band_dim: str | None) -> str:
+    import xarray as xr
+
+    from ..cubes.bands import find_band_dim
+    from ..cubes.labels import find_spectra
+
+    array = find_spectra(data, spectra, band_dim) if isinstance(data, xr.Dataset) else data
+    return find_band_dim(array, band_dim)
+
+
+def _has_dims(noise: Any) -> bool:
+    """Whether this is a DataArray of more than one number."""
+    return hasattr(noise, "dims") and noise.ndim > 0

@@ -1,0 +1,173 @@
+"""What commands take beside files: noise, known parameters, bands, transforms, settings in TOML, a dry run."""
+
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from labelled import WAVELENGTHS, make_cube, make_training, make_truth
+from test_cli import QUICK, listing, run, succeed
+
+from specinvert import load_inverter, save_maps, select_bands
+from specinvert.cli.config import toml_value
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Training set, scene with truth, and a model."""
+    folder = tmp_path_factory.mktemp("options")
+    make_training().to_netcdf(folder / "training.nc")
+    save_maps(make_truth().assign(reflectance=make_cube()), folder / "scene.nc")
+    succeed("train", folder / "training.nc", "-o", folder / "model.nc", *QUICK)
+    return folder
+
+
+def inverted(made: Path, output: Path, *options: Any) -> xr.Dataset:
+    succeed("invert", made / "model.nc", made / "scene.nc", "-o", output, *options)
+    return xr.open_dataset(output)
+
+
+def test_noise_and_known_parameters_are_those_of_the_inverter(made: Path, tmp_path: Path) -> None:
+    cube = make_cube()
+    model = load_inverter(made / "model.nc")
+    found = inverted(made, tmp_path / "maps.nc", "--noise", 0.05, "--known", "water=0.3")
+    np.testing.assert_allclose(
+        found["dust"].values, model.invert(cube, noise=0.05, known={"water": 0.3})["dust"].values, rtol=1e-6
+    )
+    deviations = np.linspace(0.01, 0.08, len(WAVELENGTHS))
+    table = tmp_path / "noise.csv"
+    table.write_text(
+        "wavelength,noise\n" + "".join(f"{w},{d}\n" for w, d in zip(WAVELENGTHS[::-1], deviations[::-1], strict=True))
+    )
+    found = inverted(made, tmp_path / "by_band.nc", "--noise", table, "--known", "water=0.1:0.4")
+    expected = model.invert(cube, noise=deviations, known={"water": (0.1, 0.4)})
+    np.testing.assert_allclose(found["water"].values, expected["water"].values, rtol=1e-6)
+
+
+def test_excluded_bands_are_missing_and_the_history_has_the_command(made: Path, tmp_path: Path) -> None:
+    found = inverted(made, tmp_path / "maps.nc", "--exclude", "600-720")
+    masked = select_bands(make_cube(), exclude=[(600, 720)], drop=False)
+    np.testing.assert_allclose(
+        found["water"].values, load_inverter(made / "model.nc").invert(masked)["water"].values, rtol=1e-6
+    )
+    assert "specinvert invert" in found.attrs["history"]
+    assert "--exclude 600-720" in found.attrs["history"]
+
+
+def test_training_takes_noise_nuisances_and_transforms(made: Path, tmp_path: Path) -> None:
+    options = ["--noise", 0.01, "--nuisance", "gain=0.02", "--transform", "water=logit:-1:2", "--sigma", "block"]
+    succeed("train", made / "training.nc", "-o", tmp_path / "other.nc", *QUICK, *options)
+    model = load_inverter(tmp_path / "other.nc")
+    assert model.model_.transforms.spec == {"water": ("logit", -1.0, 2.0)}
+    assert model.parameters_.constraints.sigma == "block"
+
+
+@pytest.mark.parametrize("command", ["train", "invert"])
+def test_settings_are_kept_beside_the_result_and_give_it_again(made: Path, tmp_path: Path, command: str) -> None:
+    if command == "train":
+        arguments = ["train", made / "training.nc", "-o", tmp_path / "a.nc", *QUICK, "--parameters", "dust"]
+    else:
+        arguments = ["invert", made / "model.nc", made / "scene.nc", "-o", tmp_path / "a.nc", "--noise", 0.02]
+        arguments += ["--outputs", "mean,q05", "--known", "dust=0.2"]
+    succeed(*arguments)
+    kept = tmp_path / "a.nc.toml"
+    assert tomllib.loads(kept.read_text())["command"] == command
+    succeed(command, "--config", kept, "-o", tmp_path / "b.nc")
+    if command == "train":
+        assert load_inverter(tmp_path / "a.nc").model_id == load_inverter(tmp_path / "b.nc").model_id
+    else:
+        with xr.open_dataset(tmp_path / "a.nc") as one, xr.open_dataset(tmp_path / "b.nc") as other:
+            xr.testing.assert_equal(one, other)
+
+
+@pytest.mark.parametrize("text", ['"', "\\", "a\nb", "\t\x00\x7f", "é ☃ 🛰", "'''", '"""', "# no comment", "\u2028"])
+def test_any_text_survives_the_file_of_settings(text: str) -> None:
+    assert tomllib.loads(f"key = {toml_value([text, 1.5, True])}")["key"] == [text, 1.5, True]
+
+
+MAIN = "from specinvert.cli import main; main()"
+
+BAD: dict[str, tuple[list[str], list[str]]] = {
+    "negative noise": (["--noise", "-0.1"], ["noise", "negative"]),
+    "noise of no file": (["--noise", "none.csv"], ["none.csv", "neither a number nor a file"]),
+    "a known name that is none": (["--known", "gold=1"], ["gold", "water"]),
+    "known without a value": (["--known", "water"], ["--known", "NAME=VALUE"]),
+    "a range that is none": (["--exclude", "600to700"], ["600to700", "no range"]),
+    "a reader that is none": (["--reader", "nothing"], ["nothing", "netcdf"]),
+    "settings that are not there": (["--config", "none.toml"], ["none.toml"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_options_are_one_line_and_leave_no_file(made: Path, tmp_path: Path, case: str) -> None:
+    options, parts = BAD[case]
+    before = listing(made)
+    result = run("invert", made / "model.nc", made / "scene.nc", "-o", tmp_path / "maps.nc", *options)
+    assert result.exit_code in (1, 2)
+    (line,) = result.stderr.splitlines()[-1:]
+    for part in parts:
+        assert part in line
+    assert not list(tmp_path.iterdir())
+    assert listing(made) == before
+
+
+def test_unknown_keys_of_the_settings_are_named(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('[invert]\ncolour = "red"\n')
+    result = run("invert", "--config", tmp_path / "run.toml", made / "model.nc", made / "scene.nc", "-o", "m.nc")
+    assert result.exit_code == 1
+    assert "unknown key 'colour'" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "invert"])
+def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(made: Path, tmp_path: Path, command: str) -> None:
+    files = [made / "training.nc"] if command == "train" else [made / "model.nc", made / "scene.nc"]
+    options = QUICK if command == "train" else []
+    before = listing(made)
+    told = succeed(command, *files, "-o", tmp_path / "new.nc", *options, "--dry-run")
+    for word in ("memory", "output", "time", "measured on", "nothing was written"):
+        assert word in told
+    assert not list(tmp_path.iterdir())
+    assert listing(made) == before
+
+
+def test_select_compare_report_and_resample_write_what_they_say(made: Path, tmp_path: Path) -> None:
+    training = made / "training.nc"
+    grid = ["--components", "2,3", "--latent", "0,1", "--max-iter", "3", "--tol", "0", "--held-out", "0.3"]
+    told = run("select", training, *grid, "-o", tmp_path / "grid.csv", "--model", tmp_path / "best.nc")
+    assert told.exit_code == 0, told.stderr
+    best = load_inverter(tmp_path / "best.nc")
+    assert f"K = {best.n_components}, L_w = {best.n_latent}" in told.stdout
+    told_methods = run("compare", training, training, "--methods", "lut,ridge", "-o", tmp_path / "scores.csv")
+    assert told_methods.exit_code == 0, told_methods.stderr
+    assert (tmp_path / "scores.csv").read_text().count("ridge") == 2
+    pytest.importorskip("matplotlib")
+    assert "wrote" in succeed("report", made / "model.nc", "-o", tmp_path / "page.html", "--test", made / "scene.nc")
+    assert "<html" in (tmp_path / "page.html").read_text()
+    (tmp_path / "bands.csv").write_text("wavelength,fwhm\n520,60\n700,60\n")
+    told = run("resample", training, tmp_path / "bands.csv", "-o", tmp_path / "coarse.nc")
+    assert told.exit_code == 0, told.stderr
+    assert "finer sampling would tell more" in told.stderr
+    with xr.open_dataset(tmp_path / "coarse.nc") as coarse:
+        assert coarse["reflectance"].shape == (150, 2)
+        np.testing.assert_allclose(coarse["wavelength"], [520, 700])
+
+
+def test_ctrl_c_ends_training_with_one_line_and_no_model(made: Path, tmp_path: Path) -> None:
+    arguments = ["train", made / "training.nc", "-o", tmp_path / "new.nc", "--components", 3, "--max-iter", 10**7]
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *map(str, arguments), "--tol", "0", "-v"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "iteration" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Interrupted: no model was written; with --checkpoint" in rest.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
