@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PIXELS, SAMPLES, SAMPLES_PER_COMPONENT = 2048, 500, 20
 """Sizes of the parts: pixels inverted; samples fitted, at least so many and so many for each component."""
 ITERATIONS = 4
-BASE_BYTES = 250e6
+BASE_BYTES = 380e6
 """About what Python and the libraries hold."""
 COPIES = 3
 """Copies of a block of spectra alive while it is read, masked and inverted."""

@@ -37,7 +37,10 @@ def read_ranges(option: str, text: str | None) -> list[tuple[float, float]] | No
         match = _RANGE.fullmatch(part)
         if match is None:
             raise ValueError(f"{option} {text!r}: {part!r} is no range, write low-high in nm, as 1350-1450,1800-1950")
-        ranges.append((float(match[1]), float(match[2])))
+        low, high = float(match[1]), float(match[2])
+        if low >= high:
+            raise ValueError(f"{option} {text!r}: {part!r} is empty, write the lower end first, as {high:g}-{low:g}")
+        ranges.append((low, high))
     return ranges
 
 
@@ -106,7 +109,9 @@ def read_nuisances(items: Iterable[str]) -> Any:
         try:
             steps.append(kinds[name](**arguments))
         except TypeError as error:
-            raise ValueError(f"--nuisance {item!r}: {error}") from error
+            text = [f"{key}={value}" for key, value in arguments.items() if isinstance(value, str)]
+            why = f"{', '.join(text)} is no number" if text else error
+            raise ValueError(f"--nuisance {item!r}: {why}") from error
     return Chain(steps) if steps else None
 
 
