@@ -43,7 +43,7 @@ def fit_model(
             data.source,
             own,
             data.n_responsibilities,
-            lambda i: _band_name(data.bands, i),
+            lambda i: band_name(data.bands, i),
             lambda i: repr(data.transforms.transformed_names[i]),
             _of_member(progress, number, len(members)),
             None if keeper is None else keeper.of_member(number),
@@ -101,7 +101,8 @@ def add_noise(
     return noisy, np.asarray(nuisance.white) if white and isinstance(nuisance, Noise) else None
 
 
-def _band_name(bands: Bands, i: int) -> str:
+def band_name(bands: Bands, i: int) -> str:
+    """A band as messages name it: by its wavelength, its label or its number."""
     if bands.wavelength is not None:
         return f"{bands.wavelength[i]:g} nm"
     return f"band {bands.labels[i] if bands.labels is not None else i}"

@@ -13,7 +13,7 @@ from .cubes.engine import BlockInverter, Predictor
 from .cubes.outputs import declare_outputs
 from .cubes.reading import Domain
 from .cubes.training import TrainingSet
-from .fitting import _band_name
+from .fitting import band_name
 from .gllim.chunks import Chunk, ChunkSource, moments_of
 from .gllim.hashing import row_hash
 from .gllim.parameters import GLLiMParameters
@@ -21,7 +21,7 @@ from .gllim.scaling import Moments
 from .gllim.selection import aic, bic, icl
 from .gllim.statistics import density_and_entropy
 from .gllim.threads import one_blas_thread
-from .gllim.training import Settings, _check_data, train
+from .gllim.training import Settings, check_data, train
 
 NUMBERS = {
     "log_likelihood": ("observed log-likelihood of the training spectra and parameters", "1"),
@@ -113,12 +113,12 @@ class GridJob:
                 )
             own.latent_dimensions(n_bands)
             own.constraints.check_bands(n_bands)
-            _check_data(moments, own, None, self.band_name, self.parameter_name)
+            check_data(moments, own, None, self.band_name, self.parameter_name)
         return n, n_held_out
 
     def band_name(self, i: int) -> str:
         """A band as error messages name it."""
-        return _band_name(self.data.bands, i)
+        return band_name(self.data.bands, i)
 
     def parameter_name(self, i: int) -> str:
         """A parameter as error messages name it."""

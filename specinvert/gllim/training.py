@@ -149,7 +149,7 @@ def train(
     """
     with one_blas_thread():
         moments = source.sum(moments_of)
-        _check_data(moments, settings, n_responsibilities, band_names, parameter_names)
+        check_data(moments, settings, n_responsibilities, band_names, parameter_names)
         n_bands = len(moments.spectra.mean)
         dimensions = settings.latent_dimensions(n_bands)
         settings.constraints.check_bands(n_bands)
@@ -207,13 +207,14 @@ def _check_integer(name: str, value: Any, least: int) -> None:
         raise ValueError(f"{name}={value!r} must be an integer, {least} or more")
 
 
-def _check_data(
+def check_data(
     moments: DataMoments,
     settings: Settings,
     n_responsibilities: int | None,
     band_names: Callable[[int], str],
     parameter_names: Callable[[int], str],
 ) -> None:
+    """ValueError for constant bands or parameters, fewer samples than components, or a start that does not fit."""
     n_components = n_responsibilities or settings.n_components
     if isinstance(settings.init, GLLiMParameters) and n_responsibilities is None:
         n_components = settings.init.n_components
