@@ -23,6 +23,7 @@ def test_the_demo_writes_what_it_promises(tmp_path: Path) -> None:
     assert [path.name for path in result.files] == ["training.nc", "scene.nc", "model.nc", "maps.nc", "maps.png"]
     assert sorted(path.name for path in result.files) == sorted(p.name for p in (tmp_path / "new" / "demo").iterdir())
     assert bool((result.hybrid["nrmse"] < result.supervised["nrmse"]).all())
+    assert bool((result.hybrid["calibration_error"] < result.supervised["calibration_error"]).all())
     assert len(said) == 3
     _, scene, model, maps_file, figure = result.files
     with xr.open_dataset(maps_file, decode_coords="all") as opened:
@@ -33,14 +34,17 @@ def test_the_demo_writes_what_it_promises(tmp_path: Path) -> None:
     assert figure.read_bytes().startswith(PNG)
 
 
-def test_the_demo_command_prints_both_errors_and_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_prints_errors_coverages_and_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = partial(run_demo, n_samples=800, shape=(12, 16))
     monkeypatch.setattr(specinvert.demo, "run_demo", small)
     result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path / "demo")])
     assert result.exit_code == 0
     assert len(result.stderr.splitlines()) == 3
-    rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines() if line}
+    lines = [line.split() for line in result.stdout.splitlines()]
     for name in PARAMETERS:
-        supervised, hybrid = map(float, rows[name])
+        errors, coverages = (line[1:] for line in lines if line[:1] == [name])
+        supervised, hybrid = map(float, errors)
         assert hybrid < supervised < 1.0
+        supervised, hybrid = (float(share.rstrip("%")) for share in coverages)
+        assert 0 < supervised < hybrid <= 100
     assert str(tmp_path / "demo" / "maps.png") in result.stdout

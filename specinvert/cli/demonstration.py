@@ -19,13 +19,18 @@ def demo(output: Path) -> None:
     \b
     specinvert demo -o my_demo
     """
-    from ..demo import SETTINGS, run_demo
+    from ..demo import N_LATENT, SETTINGS, run_demo
 
     session = Session.current()
     with em_progress(session, SETTINGS["max_iter"]) as progress:
         result = run_demo(output, say=session.console.note, progress=progress)
-    click.echo(f"\n{'NRMSE on the scene':24}{'L_w = 0':>10}{'L_w = 1':>10}")
-    rows = zip(result.hybrid["parameter"].values, result.supervised["nrmse"], result.hybrid["nrmse"], strict=True)
-    for name, supervised, hybrid in rows:
-        click.echo(f"{name:24}{float(supervised):10.3f}{float(hybrid):10.3f}")
+    titles = [f"L_w = {n}" for n in (0, N_LATENT)]
+    for measure, form, about in (
+        ("nrmse", "10.3f", "NRMSE on the scene"),
+        ("coverage_90", "10.0%", "truth in the 90 % interval"),
+    ):
+        click.echo(f"\n{about:28}" + "".join(f"{title:>10}" for title in titles))
+        sides = result.supervised[measure], result.hybrid[measure]
+        for name, *values in zip(result.hybrid["parameter"].values, *sides, strict=True):
+            click.echo(f"{name:28}" + "".join(f"{float(value):{form}}" for value in values))
     click.echo("\nwrote " + ", ".join(str(path) for path in result.files))
