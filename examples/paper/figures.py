@@ -1,4 +1,4 @@
-"""The paper's figures of synthetic functions: error against L_w, K, D and the signal-to-noise ratio.
+"""The paper's figures of synthetic functions: error against L_w (to 10, and on to JGMM), K, D and signal to noise.
 
 The functions and fits are those of table2.py, whose log is shared: what it has computed is not computed again.
 
@@ -22,6 +22,7 @@ NAMES = {"gllim-0": "MLE", "gllim-1": "hGLLiM-1", "gllim-3": "hGLLiM-3", "sir-1"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 AXES = {
     "latents": "latent dimensions $L_w$",
+    "to-jgmm": "latent dimensions $L_w$, function h",
     "components": "components K, function h",
     "bands": "bands D, function h",
     "snr": "signal to noise, dB, function f",
@@ -36,6 +37,13 @@ def plan(figure: str, functions: int, quick: bool) -> dict[str, Curve]:
     if figure == "latents":
         wanted = range(3) if quick else range(11)
         return {kind: {n: [Trial(kind, s, f"gllim-{n}") for s in seeds] for n in wanted} for kind in "fgh"}
+    if figure == "to-jgmm":
+        wanted = (0, 2) if quick else (0, 1, 2, 3, 4, 5, 7, 10, 15, 20, 25, 30, 35, 40, 45)
+        level = {method: [Trial("h", s, method) for s in seeds] for method in ("gllim-0", "jgmm")}
+        return {
+            "hGLLiM": {n: [Trial("h", s, f"gllim-{n}") for s in seeds] for n in wanted[1:]},
+            **{NAMES.get(method, method.upper()): dict.fromkeys(wanted, some) for method, some in level.items()},
+        }
     methods = ["sir-1", "sir-2", RVM, "gllim-0", "gllim-1" if figure == "snr" else "gllim-3"]
     methods += [] if figure == "bands" else ["jgmm"]
     values, field, kind = {
@@ -69,9 +77,13 @@ def main(output: Path, functions: int, figures: str, workers: int, quick: bool) 
     if strange:
         raise click.BadParameter(f"{', '.join(strange)} not among {', '.join(FIGURES)}", param_hint="--figures")
     log, count = output / "runs" / "table2.jsonl", 1 if quick else functions
-    figure = Figure(figsize=(4.4 * len(names), 3.8), layout="constrained")
+    columns = min(len(names), 3)
+    figure = Figure(figsize=(4.4 * columns, 3.8 * -(-len(names) // columns)), layout="constrained")
+    axes = figure.subplots(-(-len(names) // columns), columns, squeeze=False).ravel()
+    for axis in axes[len(names) :]:
+        axis.remove()
     rows = []
-    for axis, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+    for axis, name in zip(axes, names, strict=False):
         curves = plan(name, count, quick)
         trials = [trial for curve in curves.values() for some in curve.values() for trial in some]
         found = dict(zip(trials, run_tasks(run_trial, trials, log, {}, workers, name), strict=True))
