@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from .cubes.engine import BlockInverter, Predictor, apply_blocks
-from .cubes.given import check_request, read_conditions, without_training
+from .cubes.engine import BlockInverter, apply_blocks
 from .cubes.labels import require_free_names
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
 from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, Output, declare_outputs, declare_scores
-from .cubes.reading import Domain
 from .cubes.request import Request, read_request
 from .cubes.resampling import resample
 from .cubes.training import read_training
@@ -28,17 +24,12 @@ from .diagnostics.metrics import evaluation
 from .diagnostics.truth import broadcast_truth, read_truth
 from .fitting import add_noise, fit_model
 from .gllim.committee import member_settings
-from .gllim.parameters import Constraints, GLLiMParameters
-from .gllim.training import FitProgress, Settings
+from .gllim.parameters import GLLiMParameters
+from .gllim.training import FitProgress
+from .inversion import block_inverter, identity, provenance
 from .io.checkpoint import CheckpointFile
 from .io.model import Model, load_model, save_model
-
-_SETTINGS = (
-    *("n_components", "n_latent", "max_latent", "sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi"),
-    *("sigma_blocks", "algorithm", "standardize", "init", "n_init", "max_iter", "tol", "reg_covar", "random_state"),
-)
-_CONSTRAINTS = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "sigma_blocks")
-_OWN = ("transforms", "n_ensemble", "ensemble_weights")
+from .settings import plain, read_settings, stored_settings
 
 
 class GLLiMInverter:
@@ -124,14 +115,14 @@ class GLLiMInverter:
         self.tol = tol
         self.reg_covar = reg_covar
         self.random_state = random_state
-        self._settings()
+        read_settings(self)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_plain(getattr(self, name))!r}" for name in _CONSTRAINTS[:2])
+        shown = ", ".join(f"{name}={plain(getattr(self, name))!r}" for name in ("sigma", "tied_sigma"))
         state = "unfitted"
         if hasattr(self, "model_"):
             state = f"{self.model_.bands.size} bands -> {', '.join(self.model_.names) or 'latents'}"
-        return f"<GLLiMInverter n_components={self.n_components}, n_latent={_plain(self.n_latent)!r}, {shown}: {state}>"
+        return f"<GLLiMInverter n_components={self.n_components}, n_latent={plain(self.n_latent)!r}, {shown}: {state}>"
 
     def fit(
         self,
@@ -182,7 +173,7 @@ class GLLiMInverter:
         ------
         ValueError : what is wrong with the data or the settings, before any work.
         """
-        settings = self._settings()
+        settings = read_settings(self)
         members = member_settings(settings, self.n_ensemble)
         if len(members) > 1 and responsibilities is not None:
             raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
@@ -207,7 +198,7 @@ class GLLiMInverter:
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
         declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
-        model = fit_model(data, members, self._stored_settings(), progress, keeper)
+        model = fit_model(data, members, stored_settings(self), progress, keeper)
         self.model_ = replace(model, training_noise=None if added is None else added * np.ones(data.bands.size))
         if keeper is not None:
             keeper.remove(len(members))
@@ -274,7 +265,7 @@ class GLLiMInverter:
             declared,
             model.names,
             model.attrs,
-            self._provenance(request.remark),
+            provenance(model, request.remark),
             model.spectra_units,
         )
 
@@ -427,89 +418,19 @@ class GLLiMInverter:
             )
         return self.model_
 
-    def _settings(self) -> Settings:
-        values = {name: _plain(getattr(self, name)) for name in _SETTINGS}
-        constraints = Constraints(**{name: values.pop(name) for name in _CONSTRAINTS})
-        count = self.n_ensemble
-        if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 1:
-            raise ValueError(f"n_ensemble={count!r} must be an integer, 1 or more")
-        if self.ensemble_weights not in ("equal", "evidence"):
-            raise ValueError(f"ensemble_weights={self.ensemble_weights!r} is not one of 'equal', 'evidence'")
-        return Settings(constraints=constraints, **values)
-
-    def _stored_settings(self) -> dict[str, Any]:
-        values = {name: _plain(getattr(self, name)) for name in _SETTINGS}
-        if isinstance(self.init, GLLiMParameters):
-            values["init"] = "kmeans"
-        if not isinstance(values["random_state"], int | None):
-            values["random_state"] = None
-        values |= {"n_ensemble": int(self.n_ensemble), "ensemble_weights": self.ensemble_weights}
-        return values
-
     def _request(
         self, data: xr.DataArray | xr.Dataset, band_dim: str | None, tolerance: float, rechunk: str | None
     ) -> Request:
         model = self._fitted()
         return read_request(data, model.bands, model.spectra_name, model.spectra_units, band_dim, tolerance, rechunk)
 
-    def _kernel(
-        self,
-        request: Request,
-        declared: Sequence[Output],
-        noise: Any = None,
-        known: Any = None,
-        tolerance: float = 1.0,
-        min_valid_bands: int | None = None,
-        truth: xr.Dataset | None = None,
-        noise_includes_training: bool = False,
-    ) -> BlockInverter:
-        model = self._fitted()
-        theta = model.theta
-        least = min_valid_bands
-        if least is None:
-            least = min(theta.n_bands, max(theta.n_parameters + 1, -(-theta.n_bands // 10)))
-        if not isinstance(least, numbers.Integral) or isinstance(least, bool) or not 1 <= least <= theta.n_bands:
-            raise ValueError(f"min_valid_bands={least!r} must be an integer from 1 to the {theta.n_bands} bands")
-        units = {name: model.attrs[name].get("units") for name in model.names}
-        conditions = read_conditions(
-            request, model.bands, model.names, noise, known, model.spectra_units, units, tolerance, truth
-        )
-        check_request(conditions, declared, model.transforms)
-        if noise_includes_training:
-            conditions = without_training(conditions, model.training_noise)
-        predictor = Predictor(
-            model.members,
-            model.transforms,
-            Domain(model.low, model.high, model.log_tail),
-            self.ensemble_weights == "evidence",
-            int(least),
-            model.recalibration,
-            model.held_out,
-        )
-        return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
-
-    def _provenance(self, remark: str) -> dict[str, str]:
-        from . import __version__
-
-        model = self._fitted()
-        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        ranges = "; ".join(
-            f"{name}: {low:g} to {high:g}" for name, low, high in zip(model.names, model.low, model.high, strict=True)
-        )
-        return {
-            "source": f"specinvert {__version__}, GLLiM model {self.model_id}",
-            "history": f"{stamp} specinvert {__version__} invert" + (f"; {remark}" if remark else ""),
-            "training_ranges": ranges,
-        }
+    def _kernel(self, request: Request, declared: Sequence[Output], *args: Any, **options: Any) -> BlockInverter:
+        return block_inverter(self._fitted(), self.ensemble_weights == "evidence", request, declared, *args, **options)
 
     @property
     def model_id(self) -> str:
         """Short hash of the fitted parameters: the model's identity in its products."""
-        digest = hashlib.sha256()
-        for theta in self._fitted().members:
-            for array in theta.arrays().values():
-                digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()[:12]
+        return identity(self._fitted())
 
 
 _FITTED: dict[str, Callable[[Model], Any]] = {
@@ -524,15 +445,6 @@ _FITTED: dict[str, Callable[[Model], Any]] = {
     "bic_": lambda m: m.bics[m.theta.n_latent],
     "bics_": lambda m: m.bics,
 }
-
-
-def _plain(setting: Any) -> Any:
-    """A setting as the Python value that JSON holds: NumPy scalars, and sequences of them, converted."""
-    if isinstance(setting, np.generic):
-        return setting.item()
-    if isinstance(setting, str | GLLiMParameters) or not isinstance(setting, Iterable):
-        return setting
-    return [_plain(value) for value in setting]
 
 
 def load_inverter(path: str | Path) -> GLLiMInverter:

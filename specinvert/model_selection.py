@@ -28,6 +28,7 @@ from .gllim.parameters import GLLiMParameters
 from .gllim.training import Settings
 from .grid_fits import NUMBERS, Fitted, GridJob
 from .inverter import GLLiMInverter
+from .settings import read_settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -152,7 +153,7 @@ def select_model(
     )
     declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
     job = GridJob.of(data, held_out)
-    cells = [(f"K = {k}, L_w = {w}", inverters[k, w]._settings()) for k, w in pairs]
+    cells = [(f"K = {k}, L_w = {w}", read_settings(inverters[k, w])) for k, w in pairs]
     n_samples, n_held_out = job.check([own for _, own in cells])
 
     found = _fit_all(job, cells, progress)

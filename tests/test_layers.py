@@ -17,6 +17,8 @@ LAYERS = (
     "model_selection",
     "inverter",
     "grid_fits",
+    "settings",
+    "inversion",
     "fitting",
     "diagnostics",
     "io",
