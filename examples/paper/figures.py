@@ -71,7 +71,7 @@ def plan(figure: str, functions: int, quick: bool) -> dict[str, Curve]:
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.option("--quick", is_flag=True, help="One function, the first values of each axis.")
 def main(output: Path, functions: int, figures: str, workers: int, quick: bool) -> None:
-    """Run the experiments and draw them."""
+    """Run the experiments and draw them; what does not depend on the axis is a broken line."""
     names = figures.split(",")
     strange = [name for name in names if name not in FIGURES]
     if strange:
@@ -91,6 +91,9 @@ def main(output: Path, functions: int, figures: str, workers: int, quick: bool) 
             scores = {value: Scores.of([found[trial] for trial in some]) for value, some in curve.items()}
             means = {value: float(score.average[0]) for value, score in scores.items()}
             rows += [[name, label, value, f"{mean:.4f}", scores[value].failed] for value, mean in means.items()]
+            if len(set(means.values())) == 1:
+                axis.axhline(next(iter(means.values())), ls="--", lw=1.2, color=colour, label=label)
+                continue
             axis.plot(list(means), list(means.values()), "o-", ms=3, color=colour, label=label)
             least = min(means, key=means.__getitem__)
             axis.plot(least, means[least], "o", ms=7, color=colour)
