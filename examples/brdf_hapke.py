@@ -89,7 +89,7 @@ def train(geometry: Geometry, variant: str, n: int, seed: int) -> specinvert.GLL
     training = simulate_brdf(n, geometry, ranges=ranges, variant=variant, seed=seed)
     bounds = {name: ("logit", low - 1e-6, high + 1e-6) for name, low, high in zip(NAMES, LOW, HIGH, strict=True)}
     return specinvert.GLLiMInverter(
-        n_components=60, sigma="diag", transforms=bounds, max_iter=40, tol=2e-2, random_state=seed
+        n_components=150, sigma="diag", transforms=bounds, max_iter=60, tol=1e-2, random_state=seed
     ).fit(training, parameters=NAMES, band_dim="geometry")
 
 
@@ -174,7 +174,7 @@ def plot(
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default="brdf_hapke", show_default=True)
 @click.option("--variant", type=click.Choice(["1981", "1993", "2002"]), default="1993", show_default=True)
-@click.option("--simulations", type=click.IntRange(1000), default=20000, show_default=True)
+@click.option("--simulations", type=click.IntRange(1000), default=30000, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 def main(path: Path, output: Path, variant: str, simulations: int, seed: int) -> None:
     """Fit the BRDF in the JSON file PATH, one wavelength at a time."""

@@ -63,15 +63,15 @@ def block_inverter(
     return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
 
 
-def provenance(model: Model, remark: str) -> dict[str, str]:
-    """Attributes of maps: version, model, time, ranges of training, and what was done to the bands."""
+def provenance(model: Model, *remarks: str) -> dict[str, str]:
+    """Attributes of maps: version, model, time, ranges of training, and remarks on bands and on what was given."""
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ranges = "; ".join(
         f"{name}: {low:g} to {high:g}" for name, low, high in zip(model.names, model.low, model.high, strict=True)
     )
     return {
         "source": f"specinvert {__version__}, GLLiM model {identity(model)}",
-        "history": f"{stamp} specinvert {__version__} invert" + (f"; {remark}" if remark else ""),
+        "history": "; ".join([f"{stamp} specinvert {__version__} invert", *filter(None, remarks)]),
         "training_ranges": ranges,
     }
 

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from .cubes.engine import BlockInverter, apply_blocks
+from .cubes.given import describe_conditions
 from .cubes.labels import require_free_names
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
@@ -265,7 +266,7 @@ class GLLiMInverter:
             declared,
             model.names,
             model.attrs,
-            provenance(model, request.remark),
+            provenance(model, request.remark, *describe_conditions(kernel.conditions, model.names)),
             model.spectra_units,
         )
 
@@ -278,6 +279,7 @@ class GLLiMInverter:
         band_dim: str | None = None,
         tolerance: float = 1.0,
         min_valid_bands: int | None = None,
+        noise_includes_training: bool = False,
         n_components: int | None = None,
     ) -> xr.Dataset:
         """The Gaussian mixture p(parameters | spectrum) (eq. JGMM_inverse_map), in memory.
@@ -293,7 +295,7 @@ class GLLiMInverter:
         """
         request = self._request(spectra, band_dim, tolerance, "auto")
         require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
-        kernel = self._kernel(request, [], noise, known, tolerance, min_valid_bands)
+        kernel = self._kernel(request, [], noise, known, tolerance, min_valid_bands, None, noise_includes_training)
         least = n_components is None or (isinstance(n_components, numbers.Integral) and n_components >= 1)
         if not least or isinstance(n_components, bool):
             raise ValueError(f"n_components={n_components!r} must be an integer, 1 or more, or None")

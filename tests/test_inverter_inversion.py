@@ -208,6 +208,31 @@ def test_attributes_are_set_anew_on_every_output() -> None:
     assert set(maps.attrs) == {"Conventions", "title", "source", "history", "training_ranges", "references"}
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, ""),
+        ({"noise": 0.1}, "; noise 0.1 beyond training"),
+        ({"noise": np.full(8, 0.1)}, "; noise of each band beyond training"),
+        ({"noise": 0.01 * np.eye(8)}, "; noise as a covariance beyond training"),
+        ({"noise": xr.zeros_like(make_cube()) + 0.1}, "; noise of each pixel"),
+        ({"known": {"dust": 0.25}}, "; dust known, 0.25"),
+        ({"known": {"water": xr.DataArray(np.ones((5, 6)), dims=("y", "x"))}}, "; water known in each pixel"),
+        ({"known": {"dust": (0.0, 1.5)}}, "; dust known within 0 and 1.5"),
+        ({"known": {"dust": (make_cube()[..., 0] * 0, 9.0)}}, "; dust known within bounds of each pixel"),
+    ],
+)
+def test_history_tells_which_noise_and_known_parameters_were_given(given: dict[str, Any], told: str) -> None:
+    history = fitted(1).invert(make_cube(), **given).attrs["history"]
+    assert history.partition(" invert")[2] == told
+
+
+def test_the_posterior_takes_noise_that_includes_that_of_training() -> None:
+    inverter = GLLiMInverter(3, max_iter=4, tol=0.0, random_state=0).fit(make_training(), noise=0.3)
+    expected = inverter.posterior(make_cube(), noise=0.4)
+    assert_close(inverter.posterior(make_cube(), noise=0.5, noise_includes_training=True), expected)
+
+
 def test_coordinates_of_the_pixels_are_kept_and_those_of_the_bands_dropped() -> None:
     cube = make_cube().assign_coords(
         lon=(("y", "x"), np.arange(30.0).reshape(5, 6), {"units": "degrees_east"}),

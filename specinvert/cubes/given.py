@@ -112,6 +112,29 @@ def read_conditions(
     return Conditions(variance, tuple(extras), values=shared[VALUE], low=low, high=high)
 
 
+def describe_conditions(conditions: Conditions, names: Sequence[str]) -> list[str]:
+    """What was given, a phrase each, as the history of maps tells it."""
+    per_pixel = {(extra.role, extra.index) for extra in conditions.extras}
+    said = []
+    if conditions.variance is not None:
+        form = {0: f"{np.sqrt(conditions.variance):g}" if conditions.variance.ndim == 0 else "", 1: "of each band"}
+        said.append(f"noise {form.get(conditions.variance.ndim, 'as a covariance')} beyond training")
+    elif any(role == NOISE for role, _ in per_pixel):
+        said.append("noise of each pixel" + (", training's included" if conditions.included is not None else ""))
+    for i, (name, value, low, high) in enumerate(
+        zip(names, conditions.values, conditions.low, conditions.high, strict=True)
+    ):
+        if (VALUE, i) in per_pixel:
+            said.append(f"{name} known in each pixel")
+        elif not np.isnan(value):
+            said.append(f"{name} known, {value:g}")
+        elif (LOW, i) in per_pixel or (HIGH, i) in per_pixel:
+            said.append(f"{name} known within bounds of each pixel")
+        elif not (np.isnan(low) and np.isnan(high)):
+            said.append(f"{name} known within {low:g} and {high:g}")
+    return said
+
+
 def without_training(conditions: Conditions, training: np.ndarray | None) -> Conditions:
     """The conditions with noise beyond that of training, standard deviations (D,), where they included it.
 
