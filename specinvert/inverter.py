@@ -70,6 +70,24 @@ class GLLiMInverter:
         ``tol`` stopped them.
     n_components_, n_latent_, n_removed_ : what was kept, chosen, and removed as degenerate.
     bic_, bics_ : BIC of the fit, and of each L_w tried.
+
+    Examples
+    --------
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> simulated = simulate_mixtures(600, noise=0.005, seed=1)
+    >>> training, test = simulated.isel(sample=slice(500)), simulated.isel(sample=slice(500, 600))
+    >>> inverter = GLLiMInverter(n_components=4, n_latent=2, tol=0.1, random_state=0)
+    >>> inverter.fit(training, parameters=["ice_fraction", "grain_size"])
+    <GLLiMInverter n_components=4, n_latent=2, sigma='iso', tied_sigma=False: 121 bands -> ice_fraction, grain_size>
+    >>> maps = inverter.invert(test["reflectance"], noise=0.002, outputs=["mean", "q05", "q95", "flag"])
+    >>> list(maps)[:3], maps.sizes["sample"]
+    (['ice_fraction', 'grain_size', 'ice_fraction_q05'], 100)
+    >>> dict(inverter.posterior(test["reflectance"][:2])["covariance"].sizes)
+    {'sample': 2, 'component': 4, 'parameter': 2, 'parameter_2': 2}
+    >>> dict(inverter.simulate(test[["ice_fraction", "grain_size"]]).sizes)
+    {'sample': 100, 'wavelength': 121}
+    >>> bool((inverter.evaluate(test)["nrmse"] < 0.5).all())
+    True
     """
 
     def __init__(
