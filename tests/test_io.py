@@ -206,11 +206,10 @@ def test_bands_without_wavelengths_are_named_by_the_file_or_not_at_all(tmp_path)
     assert describe_bands(plain, "band").labels is None
 
 
-def test_a_band_without_a_wavelength_among_others_is_nan_and_found_out(tmp_path):
+def test_a_band_without_a_wavelength_among_others_is_an_error_that_names_the_file(tmp_path):
     _, path = enmap_like(tmp_path / "s.tif", band_tags=[{"wavelength": "500"}, {"wavelength": "600"}, {}])
-    cube = open_cube(path)
-    with pytest.raises(ValueError, match="NaN or infinite for 1 of 3 bands"):
-        describe_bands(cube, "wavelength")
+    with pytest.raises(ValueError, match=r"s\.tif: .* NaN or infinite for 1 of 3 bands .*; correct the metadata"):
+        open_cube(path)
 
 
 def test_lists_in_the_tags_of_a_geotiff_are_read(tmp_path):
@@ -371,7 +370,8 @@ def test_packed_netcdf_is_float32_with_nan_and_drops_the_packing(tmp_path):
     cube = open_cube(tmp_path / "cube.nc")
     assert cube.dtype == np.float32
     np.testing.assert_array_equal(cube.values, dataset.reflectance.values)
-    assert set(cube.encoding) == {"source", "grid_mapping"}
+    assert set(cube.encoding) == {"source", "grid_mapping", "stored"}
+    assert cube.encoding["stored"] == "int16, value = number * 0.5 + 1, no data -9999"
 
 
 def test_one_dimensional_variables_of_the_bands_become_coordinates(tmp_path):

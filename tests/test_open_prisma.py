@@ -11,7 +11,7 @@ from hdf_products import write_prisma
 from xarray.core import indexing
 
 from specinvert.cubes.bands import describe_bands, find_band_dim
-from specinvert.io.hdf5 import FileArray
+from specinvert.io.lazy import FileArray
 from specinvert.io.open import open_cube
 from specinvert.io.readers import prisma
 from specinvert.io.writers import save_maps
@@ -159,33 +159,6 @@ def test_a_damaged_layout_is_one_clear_error(tmp_path, change, message):
     with pytest.raises(ValueError, match=rf"PRS_L2D_STD\.he5: .*({message})") as caught:
         prisma.read(path)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda whole: whole[: len(whole) // 2], "not a readable PRISMA product"),
-        (lambda whole: b"sample,500\n1,0.2\n", "not a readable PRISMA product"),
-        (lambda whole: b"", "the file is empty"),
-    ],
-)
-def test_a_damaged_file_is_one_clear_error(tmp_path, damage, message):
-    path = tmp_path / "PRS_L2D_STD.he5"
-    write_prisma(path)
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=rf"PRS_L2D_STD\.he5: .*{message}"):
-        open_cube(path)
-
-
-def test_a_file_that_may_not_be_read_is_an_error(tmp_path, monkeypatch):
-    write_prisma(tmp_path / "PRS_L2D_STD.he5")
-
-    def refuse(*args, **kwargs):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("h5py.File", refuse)
-    with pytest.raises(PermissionError, match=r"PRS_L2D_STD\.he5: no permission to read"):
-        prisma.read(tmp_path / "PRS_L2D_STD.he5")
 
 
 def test_a_product_is_known_by_its_groups_whatever_its_name(tmp_path):

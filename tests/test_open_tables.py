@@ -118,6 +118,15 @@ def test_percent_is_divided_by_100_where_it_is_certain_and_the_history_says_so(
         assert "history" not in spectra.attrs
 
 
+def test_names_of_columns_have_decimal_commas_where_values_have_and_remarks_may_come_first(tmp_path):
+    text = "# made by hand\n# in the field\nsite;450,5;550,0\nnorth;0,25;0,5\nsouth;0,75;0,125\n"
+    for name in ("t.csv", "t.txt"):
+        spectra = open_cube(write(tmp_path / name, text), chunks=None)
+        assert spectra.wavelength.values.tolist() == [450.5, 550.0]
+        assert spectra.values.tolist() == [[0.25, 0.5], [0.75, 0.125]]
+        assert spectra.site.values.tolist() == ["north", "south"]
+
+
 def test_missing_spectra_are_nan_and_unnamed_columns_left_out(tmp_path):
     spectra = open_cube(write(tmp_path / "t.csv", ',"Unnamed: 0",500,600\n0,0,-9999,0.5\n1,1,,0.25\n'))
     np.testing.assert_array_equal(spectra.values, [[np.nan, 0.5], [np.nan, 0.25]])
@@ -164,6 +173,7 @@ def test_the_command_line_trains_on_a_table_and_evaluates_with_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("wavelength,a\n500,1\n600,2\n", r"wavelengths run down the rows: turn the table"),
         ("name,lai\na,1\n", "no columns are named by wavelength, .*the columns are 'name', 'lai'"),
         ("500,600,700\n1,2,3\n4,5", "the last row has 2 fields for 3 columns: truncated"),
         ("500,600\n0.1,0.2\n0.1,0.2,0.3\n0.1,0.2\n", "not a readable table"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +26,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     ------
     FileNotFoundError : the directory does not exist.
     PermissionError : the directory cannot be written to.
-    ValueError : `path` is a directory, or its directory is a file.
+    ValueError : `path` is a directory, a device or a pipe, or its directory is a file.
 
     Examples
     --------
@@ -48,6 +50,8 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     directory = final.parent
     if final.is_dir() and final.suffix != ".zarr":
         raise ValueError(f"{os.fspath(path)}: is a directory; give the name of a file in it")
+    if final.exists() and not (final.is_file() or final.is_dir()):
+        raise ValueError(f"{os.fspath(path)}: is a device or a pipe; give the name of a file to write")
     if not directory.exists():
         raise FileNotFoundError(f"{os.fspath(path)}: directory {directory} does not exist; create it first")
     if not directory.is_dir():
@@ -55,3 +59,35 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     if not os.access(directory, os.W_OK | os.X_OK):
         raise PermissionError(f"{os.fspath(path)}: no permission to write in {directory}; choose another place")
     return final
+
+
+def put_in_place(new: Path, final: Path) -> None:
+    """Give a finished file or folder its name; what was there, if it is a folder, is left beside `new`.
+
+    A folder is exchanged with the new one in one step where the system can do so; elsewhere there is a moment in
+    which neither has the name.
+    """
+    if not final.is_dir():
+        os.replace(new, final)
+    elif not _exchange(new, final):
+        replaced = new.with_name(f"{new.name}.replaced")
+        final.rename(replaced)
+        try:
+            os.replace(new, final)
+        except BaseException:
+            if not final.exists():
+                replaced.rename(final)
+            raise
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two names in one step, by renameat2(2) of Linux or renamex_np(2) of macOS; False where it is not done."""
+    here, exchange = -100, 2
+    names = os.fsencode(first), os.fsencode(second)
+    try:
+        library = ctypes.CDLL(None)
+        if sys.platform == "darwin":
+            return bool(library.renamex_np(*names, exchange) == 0)
+        return bool(library.renameat2(here, names[0], here, names[1], exchange) == 0)
+    except (AttributeError, OSError, TypeError):
+        return False

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
+from zlib import error as ZlibError
 
 import numpy as np
 import xarray as xr
 from dask.array.core import normalize_chunks
 from dask.base import tokenize
+from xarray.core import indexing
+
+from .lazy import FileArray
 
 Chunks = Literal["auto"] | Mapping[str, int | Literal["auto"]] | None
 
@@ -24,12 +29,14 @@ def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr
         counted in the floats that integers are decoded to;
         a mapping gives block lengths by dimension (-1 or absent: whole).
     whole : the band dimension.
-    path : the file, for names of tasks that change when the file does.
+    path : the file, for names of tasks that change when the file does, and for messages.
 
     Raises
     ------
-    ValueError : `chunks` is none of these, or names a dimension that `array` lacks.
+    ValueError : `chunks` is none of these, or names a dimension that `array` lacks. Blocks that cannot be read raise
+        it, naming the file, when they are computed.
     """
+    array = named_errors(array, path)
     if chunks is None:
         return array.load()
     if isinstance(chunks, Mapping):
@@ -51,3 +58,23 @@ def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr
     token = tokenize(path, os.stat(path).st_mtime_ns, array.name, blocks)
     data = array.variable.chunk(dict(zip(array.dims, blocks, strict=True)), name=f"open_cube-{token}")
     return array.copy(data=data.data)
+
+
+def named_errors(array: xr.DataArray, path: str) -> xr.DataArray:
+    """The array, whose reading tells the file that is damaged, whatever the library that reads it raises."""
+    read = partial(_read, array.variable, path)
+    return array.copy(data=indexing.LazilyIndexedArray(FileArray(array.shape, array.dtype, read)))
+
+
+def _read(variable: xr.Variable, path: str, window: tuple[slice, ...]) -> np.ndarray:
+    try:
+        return np.asarray(variable[window].values)
+    except PermissionError as error:
+        raise PermissionError(f"{path}: no permission to read this file") from error
+    except (OSError, RuntimeError, ValueError, LookupError, EOFError, ZlibError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        if reason.startswith(path):
+            raise
+        raise ValueError(
+            f"{path}: its values cannot be read, damaged or truncated ({reason}); copy it again"
+        ) from error

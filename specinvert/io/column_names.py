@@ -13,6 +13,11 @@ from ..cubes.units import length_unit
 from .readers.sentinel2_bands import NAMES, SATELLITES, band_name
 
 _NUMBERED = re.compile(r"(?P<prefix>[a-z][a-z _.-]*?)?[ _.-]*(?P<number>\d+(?:\.\d+)?)[ _.-]*(?P<unit>[a-zµμ]+)?")
+_STATED = re.compile(
+    r"(?<![\w.–-])(\d+(?:\.\d+)?) ?(nm|nanomet(?:er|re)s?|um|[µμ]m|microns?|micromet(?:er|re)s?)(?![a-zµμ])",
+    re.IGNORECASE,
+)
+_YEARS = (1900.0, 2100.0)
 _PERCENT = re.compile(r"%|(?<![a-z])(?:percent|pct|perc)(?![a-z])")
 _PREFIXES = frozenset(
     {"x", "w", "r", "rho", "rfl", "refl", "reflectance", "rrs", "spec", "spectrum", "spectra", "wave", "waves"}
@@ -53,14 +58,42 @@ def spectral_columns(names: Sequence[str]) -> list[SpectralColumns]:
     Names with a unit are taken at their word. Without one, numbers of 200 and above are nanometres, and numbers
     below 100 that all have decimals are micrometres: "x1", "x2" count columns and are no wavelengths.
     """
+    made = _groups(names)
+    sentinel = _sentinel(names)
+    return sorted(made if sentinel is None else [*made, sentinel], key=lambda group: -len(group.names))
+
+
+def _groups(names: Sequence[str]) -> list[SpectralColumns]:
     groups: dict[tuple[str, str, bool], list[tuple[str, str]]] = {}
     for name in names:
         found = _parse(name)
         if found is not None:
             groups.setdefault(found[:3], []).append((name, found[3]))
     made = [_Group(*key, entries).columns() for key, entries in groups.items()]
-    made.append(_sentinel(names))
-    return sorted((group for group in made if group is not None), key=lambda group: -len(group.names))
+    return [group for group in made if group is not None]
+
+
+def band_wavelengths(names: Sequence[str | None]) -> SpectralColumns | None:
+    """The wavelengths that the names of an image's bands tell, where every one does and none twice.
+
+    "450.5 nm" does, "Band 1 (0.45 um)", and what the columns of tables may be called. Bare whole numbers from 1900 to
+    2100 may be years, and do not.
+    """
+    texts = [name or "" for name in names]
+    if len(set(texts)) < len(texts):
+        return None
+    found = [_STATED.findall(text) for text in texts]
+    if len(names) > 1 and all(len(stated) == 1 for stated in found):
+        digits, units = zip(*(stated[0] for stated in found), strict=True)
+        unit = {str(length_unit(text)) for text in units}
+        if len(unit) == 1:
+            return SpectralColumns("", tuple(texts), np.array([float(number) for number in digits]), unit.pop())
+    whole = [group for group in _groups(texts) if len(group.names) == len(names)]
+    if not whole:
+        return None
+    low, high = whole[0].wavelength.min(), whole[0].wavelength.max()
+    years = all(text.isdigit() for text in texts) and _YEARS[0] <= low and high <= _YEARS[1]
+    return None if years else whole[0]
 
 
 @dataclass(frozen=True)

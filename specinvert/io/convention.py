@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,38 @@ from ..cubes.units import is_unknown
 from .chunks import Chunks, chunk_cube
 from .readers.metadata import checked
 
+STORED = "stored"
+"""Key of a cube's `encoding` that tells in words how its numbers are stored."""
+
 Data = TypeVar("Data", xr.DataArray, xr.Dataset)
+
+
+def stored_as(array: xr.DataArray) -> str:
+    """How an array opened by xarray is stored in its file, in words."""
+    encoding = array.encoding
+    fill = encoding.get("_FillValue", encoding.get("missing_value"))
+    scale, offset = encoding.get("scale_factor", 1.0), encoding.get("add_offset", 0.0)
+    return stored_in_words(np.dtype(encoding.get("dtype", array.dtype)), [scale], [offset], [fill])
+
+
+def stored_in_words(
+    dtype: np.dtype, scales: Sequence[float], offsets: Sequence[float], nodata: Sequence[float | None]
+) -> str:
+    """How numbers are stored: their type, scale and offset where there are any, and what stands for no data.
+
+    One scale, offset and no-data value a band, or one for all.
+    """
+    scale, offset = _span(scales), _span(offsets)
+    formula = "" if scale == "1" else f" * {scale}"
+    formula += "" if offset == "0" else f" + {offset}"
+    known = [float(value) for value in nodata if value is not None]
+    parts = [dtype.name] + ([f"value = number{formula}"] if formula else [])
+    return ", ".join(parts + ([f"no data {_span(known)}"] if known else []))
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.7g}" if low == high or np.isnan(low) else f"({low:.7g} to {high:.7g})"
 
 
 def with_bands(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 
 from ..cubes.bands import is_wavelength_name, is_wavelength_units_key
 from ..cubes.units import is_unknown, length_unit
+from .column_names import band_wavelengths
+from .readers.metadata import beside
 
 _FWHM = frozenset(
     {"fwhm", "fwhms", "fhwm", "fwmh", "fullwidthhalfmaximum", "fullwidthathalfmaximum", "bandwidth", "bandwidths"}
@@ -21,7 +24,23 @@ _IGNORE = frozenset({"dataignorevalue", "ignorevalue", "nodata", "nodatavalue"})
 _SCALE = frozenset(
     {"reflectancescalefactor", "reflectancescale", "reflectancescalingfactor", "reflectencescalefactor", "scalefactor"}
 )
-DATA_SUFFIXES = ("", ".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".envi")
+DATA_SUFFIXES = ("", ".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", ".envi", ".rfl", ".refl", ".rdn", ".cube")
+_INTERLEAVES = frozenset({"bsq", "bil", "bip"})
+_NO_DATA_SUFFIXES = (
+    ".hdr",
+    ".xml",
+    ".txt",
+    ".toml",
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".pdf",
+    ".kml",
+    ".enp",
+    ".sta",
+    ".ovr",
+    ".prj",
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +56,7 @@ class BandTags:
     ignore_value : the value that stands for no data.
     scale : factor from stored numbers to reflectance: one over ENVI's "reflectance scale factor", which divides;
         a factor below 1, such as 0.0001, can only be meant to multiply, and does.
+    source : of the wavelengths, where it is not tags: "names of the bands".
     """
 
     wavelength: np.ndarray | None = None
@@ -45,6 +65,7 @@ class BandTags:
     good: np.ndarray | None = None
     ignore_value: float | None = None
     scale: float | None = None
+    source: str | None = None
 
 
 def is_fwhm_name(name: object) -> bool:
@@ -57,11 +78,11 @@ def is_good_name(name: object) -> bool:
     return _letters(name) in _GOOD
 
 
-def read_band_tags(dataset: Any, path: str) -> BandTags:
-    """Collect what an open rasterio dataset says of its bands.
+def read_band_tags(dataset: Any, path: str, indexes: Sequence[int]) -> BandTags:
+    """Collect what an open rasterio dataset says of its bands, of which `indexes`, from 1, are of the cube.
 
-    Lists for the whole file (ENVI header, file tags) come before tags of single bands, and these before
-    GDAL's IMAGERY tags in micrometres.
+    Lists for the whole file (ENVI header, file tags) come before tags of single bands, these before GDAL's IMAGERY
+    tags in micrometres, and all before the names of bands, where every one tells a wavelength.
 
     Raises
     ------
@@ -69,12 +90,12 @@ def read_band_tags(dataset: Any, path: str) -> BandTags:
         what is no unit of length.
     """
     whole = {**dataset.tags(), **dataset.tags(ns="ENVI")}
-    each = [dataset.tags(index) for index in dataset.indexes]
+    each = [dataset.tags(index) for index in indexes]
 
     def per_band(wanted: Callable[[object], bool]) -> np.ndarray | None:
         for key, text in whole.items():
-            if wanted(key) and ("," in text or "{" in text or dataset.count == 1):
-                return _numbers(text, dataset.count, key, path)
+            if wanted(key) and (set(",{[") & set(text) or len(text.split()) == len(indexes)):
+                return _numbers(text, len(indexes), key, path)
         texts = [_find(tags, wanted) for tags in each]
         if all(text is None for text in texts):
             return None
@@ -84,15 +105,21 @@ def read_band_tags(dataset: Any, path: str) -> BandTags:
     unit = next((text for text in units if text), None)
     wavelength, fwhm, good = per_band(is_wavelength_name), per_band(is_fwhm_name), per_band(is_good_name)
     if wavelength is None:
-        imagery = [dataset.tags(index, ns="IMAGERY") for index in dataset.indexes]
+        imagery = [dataset.tags(index, ns="IMAGERY") for index in indexes]
         if any("CENTRAL_WAVELENGTH_UM" in tags for tags in imagery):
             unit = "um"
             wavelength = _imagery(imagery, "CENTRAL_WAVELENGTH_UM", path)
             fwhm = _imagery(imagery, "FWHM_UM", path) if any("FWHM_UM" in tags for tags in imagery) else fwhm
+    source = None
+    if wavelength is None:
+        named = band_wavelengths([dataset.descriptions[index - 1] for index in indexes])
+        if named is not None:
+            wavelength, unit, source = named.wavelength, named.unit, "names of the bands"
     if wavelength is not None and not is_unknown(unit) and length_unit(unit) is None:
         raise ValueError(f"{path}: wavelengths in {unit!r} are not understood; convert the metadata to nm, um or m")
     ignore = _find(whole, lambda key: _letters(key) in _IGNORE)
-    factor = _find(whole, lambda key: _letters(key) in _SCALE)
+    factors = {_find(tags, lambda key: _letters(key) in _SCALE) for tags in each}
+    factor = _find(whole, lambda key: _letters(key) in _SCALE) or (factors.pop() if len(factors) == 1 else None)
     return BandTags(
         wavelength=wavelength,
         unit=None if is_unknown(unit) else unit,
@@ -100,6 +127,7 @@ def read_band_tags(dataset: Any, path: str) -> BandTags:
         good=None if good is None else good != 0,
         ignore_value=None if ignore is None else _number(ignore, "data ignore value", path),
         scale=None if factor is None else _scale(_number(factor, "reflectance scale factor", path), path),
+        source=source,
     )
 
 
@@ -118,6 +146,8 @@ def data_file_of_header(header: Path) -> Path:
     beside = [path for path in header.parent.iterdir() if path.name.startswith(stem.name) and path != header]
     endings = {path: path.name[len(stem.name) :].lower() for path in beside if path.is_file()}
     found = [path for suffix in DATA_SUFFIXES for path, ending in endings.items() if ending == suffix]
+    if not found:
+        found = [path for path, ending in endings.items() if not ending.endswith(_NO_DATA_SUFFIXES)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -125,26 +155,43 @@ def data_file_of_header(header: Path) -> Path:
     raise FileNotFoundError(f"{header}: no data file beside it (looked for {stem.name} and {stem.name}.img, ...)")
 
 
-def check_envi_size(dataset: Any, path: str) -> None:
-    """Raise where the size of an ENVI data file contradicts its header.
+def header_of(image: Path) -> Path | None:
+    """The ENVI header beside a data file, `name.hdr` or `name.img.hdr` in any case; None where there is none."""
+    for name in (f"{image.name}.hdr", f"{image.stem}.hdr"):
+        header = beside(image, name)
+        if header is not None and header != image:
+            return header
+    return None
+
+
+def check_envi(dataset: Any, path: str) -> None:
+    """Raise where an ENVI header lacks what GDAL makes up, or the size of the data file contradicts it.
 
     Raises
     ------
-    ValueError : the file is truncated, or holds whole bands that the header does not know of.
+    ValueError : no interleave, or an unknown one; an offset that is no number; the file is truncated, or longer than
+        the header says by a row, a column or a band at least.
     """
     tags = dataset.tags(ns="ENVI")
+    interleave = tags.get("interleave", "").strip()
+    if interleave.lower() not in _INTERLEAVES and dataset.count > 1:
+        found = f"interleave {interleave!r}, which is none of bsq, bil and bip" if interleave else "no interleave"
+        raise ValueError(f"{path}: its header has {found}; correct it, or copy it again")
     if tags.get("file_compression", "0").strip() not in ("", "0"):
         return
+    sizes = (dataset.count, dataset.height, dataset.width)
+    offset = tags.get("header_offset", "0").strip()
+    if not offset.isdigit():
+        raise ValueError(f"{path}: header offset holds {offset!r} where a number of bytes belongs; correct the header")
     item = np.dtype(dataset.dtypes[0]).itemsize
-    band = dataset.height * dataset.width * item
-    promised = int(tags.get("header_offset", 0)) + dataset.count * band
+    promised = int(offset) + prod(sizes) * item
     held = Path(path).stat().st_size
     if held < promised:
         raise ValueError(f"{path}: truncated, {held} bytes where the header promises {promised}; copy it again")
-    if held > promised and (held - promised) % band == 0:
-        bands = dataset.count + (held - promised) // band
+    if held - promised >= min(prod(sizes) // size for size in sizes) * item:
         raise ValueError(
-            f"{path}: the header tells of {dataset.count} bands and the file holds {bands}; correct the header"
+            f"{path}: {held} bytes where the header promises {promised}, {sizes[0]} bands of {sizes[1]} lines of "
+            f"{sizes[2]} samples of {item} bytes: one of these is wrong; correct the header"
         )
 
 
@@ -166,12 +213,18 @@ def _number(text: str | None, what: str, path: str) -> float:
 
 
 def _numbers(text: str, count: int, key: str, path: str) -> np.ndarray:
-    entries = [entry for entry in text.strip().strip("{}").split(",") if entry.strip()]
+    entries = _entries(text)
     if len(entries) != count:
         raise ValueError(
             f"{path}: the metadata list {len(entries)} values of {key!r} for {count} bands; correct the header"
         )
     return np.array([_number(entry, repr(key), path) for entry in entries])
+
+
+def _entries(text: str) -> list[str]:
+    """What a list in braces, brackets or none holds, with commas or blanks between."""
+    bare = text.strip().strip("{}[]()")
+    return [entry.strip() for entry in (bare.split(",") if "," in bare else bare.split()) if entry.strip()]
 
 
 def _imagery(imagery: Sequence[Mapping[str, str]], key: str, path: str) -> np.ndarray:

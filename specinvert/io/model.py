@@ -175,7 +175,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"{shown}: not a readable netCDF file (truncated, or of another kind): {error}") from None
     if data.attrs.get("title") != _KIND or "specinvert_schema" not in data.attrs:
-        raise ValueError(f"{shown}: a netCDF file, but not a specinvert model; train one with GLLiMInverter.to_netcdf")
+        raise ValueError(f"{shown}: a netCDF file, but not a specinvert model; `specinvert train` makes one")
     schema = data.attrs["specinvert_schema"]
     if schema != SCHEMA:
         raise ValueError(

@@ -11,7 +11,10 @@ import numpy as np
 import xarray as xr
 
 from ..cubes.bands import find_band_dim, is_wavelength_name
+from ..cubes.units import length_unit
+from .cf import is_geographic
 from .chunks import Chunks, chunk_cube
+from .convention import STORED, stored_as
 from .hdf5 import MAGIC as HDF5_MAGIC
 from .hdf5 import first_bytes
 from .header import is_fwhm_name, is_good_name
@@ -45,24 +48,38 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     """
     group, _, variable = (None, "", None) if variable is None else variable.strip("/").rpartition("/")
     dataset = open_group(path, group or None)
-    dataset = dataset.set_coords([name for name in dataset.data_vars if _is_band_metadata(dataset[name])])
+    dataset = with_metadata(dataset)
     name = _choose(dataset, path, variable or None)
-    cube = dataset[name]
+    cube = _with_places(dataset, dataset[name])
     band_dim = _band_dim(cube)
     cube = _with_grid_mapping(dataset, cube)
     for coordinate in cube.coords.values():
         if coordinate.ndim < 2:
             coordinate.load()
-    source = dict(cube.encoding)
+    source, stored = dict(cube.encoding), stored_as(cube)
     cube = chunk_cube(cube, chunks, whole=band_dim or "", path=str(path))
     if cube.dtype != np.float32 and np.dtype(source.get("dtype", cube.dtype)).kind in "iu":
         cube = cube.astype(np.float32, keep_attrs=True)
     if band_dim is not None:
         cube = _rename_metadata(cube, band_dim)
-    cube.encoding = {"source": str(path)}
+    cube.encoding = {"source": str(path), STORED: stored}
     if "grid_mapping" in source:
         cube.encoding["grid_mapping"] = source["grid_mapping"]
     return cube
+
+
+def with_metadata(dataset: xr.Dataset) -> xr.Dataset:
+    """The Dataset with what describes its bands as coordinates: wavelengths, widths, lists of bad bands.
+
+    A coordinate in nm, um or angstrom along a dimension of its own name, "band" for instance, holds wavelengths too.
+    """
+    dataset = dataset.set_coords([name for name in dataset.data_vars if _is_band_metadata(dataset[name])])
+    for name, array in list(dataset.coords.items()):
+        if array.dims == (name,) and length_unit(array.attrs.get("units", "")) in ("nm", "um", "angstrom"):
+            told = any(is_wavelength_name(other) and c.dims == (name,) for other, c in dataset.coords.items())
+            if not told and "wavelength" not in dataset.variables and "wavelength" not in dataset.dims:
+                dataset = dataset.assign_coords(wavelength=(name, array.values, array.attrs))
+    return dataset
 
 
 def open_group(path: Path, group: str | None = None) -> xr.Dataset:
@@ -74,15 +91,14 @@ def open_group(path: Path, group: str | None = None) -> xr.Dataset:
     ValueError : the file is damaged or of another kind, or has no such group.
     """
     engine: Literal["zarr", "netcdf4"] = "zarr" if path.is_dir() else "netcdf4"
+    head = b""
     if engine == "netcdf4":
         head = first_bytes(path, len(HDF5_MAGIC))
         if not head.startswith(_MAGIC):
             raise ValueError(f"{path}: not a netCDF file, it starts with {head!r}; check how it was written or copied")
     try:
-        if engine == "netcdf4":
-            _check_classic_size(path)
         options = engine_options(engine)
-        return xr.open_dataset(path, engine=engine, group=group, decode_timedelta=False, cache=False, **options)
+        opened = xr.open_dataset(path, engine=engine, group=group, decode_timedelta=False, cache=False, **options)
     except PermissionError as error:
         raise PermissionError(f"{path}: no permission to read this file") from error
     except (OSError, RuntimeError, KeyError, ValueError) as error:
@@ -90,6 +106,9 @@ def open_group(path: Path, group: str | None = None) -> xr.Dataset:
             raise ValueError(f"{path}: has no group {group!r}; get the file anew, or see what it holds") from error
         kind = "Zarr store" if engine == "zarr" else "netCDF file"
         raise ValueError(f"{path}: not a readable {kind}, damaged or truncated ({error})") from error
+    if head[:3] == b"CDF":
+        _check_classic_size(path, head[3])
+    return opened
 
 
 def engine_options(engine: str) -> dict[str, Any]:
@@ -97,15 +116,37 @@ def engine_options(engine: str) -> dict[str, Any]:
     return {"consolidated": False} if engine == "zarr" else {}
 
 
-def _check_classic_size(path: Path) -> None:
-    """Raise where a netCDF-3 file is too short for its variables: the library reads zeros past its end."""
+def _check_classic_size(path: Path, version: int) -> None:
+    """Raise where a netCDF-3 file is too short for its header and variables: the library reads zeros past its end.
+
+    Source: NetCDF Classic Format Specification (Unidata); values count as their types take, without padding.
+    """
+    word = 8 if version == 5 else 4
+    offset = 4 if version == 1 else 8
+
+    def text(name: str) -> int:
+        return word + _padded(len(name.encode()))
+
     with netCDF4.Dataset(path) as file:
-        if file.data_model.startswith("NETCDF4"):
-            return
-        promised = sum(array.size * array.dtype.itemsize for array in file.variables.values())
+        file.set_auto_maskandscale(False)
+        promised = 4 + word + 2 * (4 + word) + 4 + word  # magic, records, three lists
+        promised += sum(text(name) + word for name in file.dimensions)
+        holders: list[Any] = [file, *file.variables.values()]
+        for holder in holders:
+            for name in holder.ncattrs():
+                value = holder.getncattr(name)
+                size = len(value.encode()) if isinstance(value, str) else np.asarray(value).nbytes
+                promised += text(name) + 4 + word + _padded(size)
+        for name, array in file.variables.items():
+            promised += text(name) + word + array.ndim * word + 4 + word + 4 + word + offset
+            promised += array.size * array.dtype.itemsize
     held = path.stat().st_size
     if held < promised:
         raise ValueError(f"{path}: truncated, {held} bytes where its variables take {promised}; copy it again")
+
+
+def _padded(size: int) -> int:
+    return -(-size // 4) * 4
 
 
 def _choose(dataset: xr.Dataset, path: Path, variable: str | None) -> str:
@@ -127,6 +168,15 @@ def _choose(dataset: xr.Dataset, path: Path, variable: str | None) -> str:
         f"{path}: no variable has a dimension that carries wavelengths (the root group has "
         f"{_listed(dataset, numeric)}); pass variable=, or add a wavelength coordinate to the file"
     )
+
+
+def _with_places(dataset: xr.Dataset, cube: xr.DataArray) -> xr.DataArray:
+    """The cube with latitude and longitude of every pixel, though the file does not say that they belong to it."""
+    found = {}
+    for name, array in dataset.data_vars.items():
+        if name != cube.name and array.ndim == 2 and set(array.dims) <= set(cube.dims) and is_geographic(name, array):
+            found[name] = array.variable
+    return cube.assign_coords(found)
 
 
 def _band_dim(array: xr.DataArray) -> str | None:

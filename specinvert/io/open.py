@@ -7,6 +7,7 @@ from pathlib import Path
 
 import xarray as xr
 
+from ..cubes.bands import find_band_dim
 from .chunks import Chunks
 from .readers import Reader, find_reader, match_reader
 
@@ -49,7 +50,8 @@ def open_cube(
     ------
     FileNotFoundError : no such file, or one that belongs to it is not beside it.
     PermissionError : the file may not be read.
-    ValueError : the file is empty, truncated or of another kind; its band metadata do not fit its bands;
+    ValueError : the file is empty, truncated or of another kind; its band metadata do not fit its bands, or its
+        wavelengths are missing for some, repeated, or in a unit that is unknown or contradicts them;
         `variable` is missing, ambiguous or not to be chosen; `chunks` names an unknown dimension; no reader is
         called `reader`.
 
@@ -67,7 +69,13 @@ def open_cube(
     cube = chosen.open(file, chunks, variable)
     if not isinstance(cube, xr.DataArray):
         raise TypeError(f"{file}: reader {chosen.name!r} returned {type(cube).__name__}; it must return a DataArray")
-    return cube
+    from .readers.metadata import checked
+
+    try:
+        dim = find_band_dim(cube)
+    except ValueError:
+        return cube
+    return checked(cube, file, dim)
 
 
 def choose_reader(path: str | os.PathLike[str], name: str | None = None) -> tuple[Path, Reader]:
@@ -81,7 +89,10 @@ def choose_reader(path: str | os.PathLike[str], name: str | None = None) -> tupl
         return file, find_reader(name)
     reader = match_reader(file, head)
     if reader is None:
-        raise ValueError(f"{file}: not a file; give the path of the image file itself")
+        raise ValueError(
+            f"{file}: not a file but a folder, and neither a Zarr store nor a Sentinel-2 product; give the path of the "
+            "image file itself"
+        )
     return file, reader
 
 

@@ -6,11 +6,13 @@ decoded here, band by band: rioxarray leaves scales that differ between bands un
 
 from __future__ import annotations
 
+import os
 import struct
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,10 +20,15 @@ import numpy as np
 import rasterio
 import rioxarray
 import xarray as xr
+from rasterio.enums import ColorInterp, MaskFlags
 from rasterio.errors import NotGeoreferencedWarning, RasterioError
+from rasterio.windows import Window
+from xarray.core import indexing
 
 from .chunks import Chunks, chunk_cube
-from .header import DATA_SUFFIXES, BandTags, check_envi_size, data_file_of_header, read_band_tags
+from .convention import STORED, stored_in_words
+from .header import DATA_SUFFIXES, BandTags, check_envi, data_file_of_header, header_of, read_band_tags
+from .lazy import FileArray
 
 
 def matches(path: Path, head: bytes) -> bool:
@@ -49,6 +56,9 @@ class Description:
     scales, offsets : value = stored * scale + offset.
     units : of the values, where all bands have the same.
     names : descriptions of the bands.
+    indexes : numbers of these bands in the file, from 1; None for all.
+    masked : whether the file has a mask of its pixels apart.
+    opacity : number of the band that tells the opacity of pixels, 0 where there is no data.
     """
 
     tags: BandTags
@@ -59,6 +69,9 @@ class Description:
     offsets: Sequence[float]
     units: str | None
     names: Sequence[str | None]
+    indexes: Sequence[int] | None = None
+    masked: bool = False
+    opacity: int | None = None
 
 
 def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
@@ -92,9 +105,11 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
     """
     with _quiet_rasterio():
         raw = rioxarray.open_rasterio(str(source), masked=False, mask_and_scale=False, cache=False)
-    stored = raw.encoding.get("preferred_chunks", {})
+    preferred = raw.encoding.get("preferred_chunks", {})
     raw = raw.rename({raw.dims[0]: "band"}) if raw.dims[0] != "band" else raw
-    raw.encoding["preferred_chunks"] = {name: stored[name] for name in ("y", "x") if name in stored}
+    if description.indexes is not None and len(description.indexes) < raw.sizes["band"]:
+        raw = raw.isel(band=[index - 1 for index in description.indexes])
+    raw.encoding["preferred_chunks"] = {name: preferred[name] for name in ("y", "x") if name in preferred}
     listed = description.tags.wavelength
     if listed is not None and listed.size != raw.sizes["band"]:
         raise ValueError(
@@ -103,12 +118,46 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
     dim = "band" if listed is None else "wavelength"
     if isinstance(chunks, Mapping):
         chunks = {"band" if name == dim else name: length for name, length in chunks.items()}
-    cube = _decode(chunk_cube(raw, chunks, whole="band", path=str(source)), description)
+    raw = chunk_cube(raw, chunks, whole="band", path=str(source))
+    cube = _decode(raw, description)
+    if description.masked or description.opacity is not None:
+        cube = cube.where(_mask(source, raw, description.opacity))
     cube = _label(cube.transpose("y", "x", "band"), description)
     cube.name = "cube"
     cube.attrs = {} if description.units is None else {"units": description.units}
-    cube.encoding = {"_FillValue": np.nan, "source": str(source)}
+    if description.tags.source is not None:
+        cube.attrs["comment"] = f"wavelengths from the {description.tags.source}"
+    scales = _scales(description).tolist()
+    stored = stored_in_words(raw.dtype, scales, description.offsets, description.nodata)
+    cube.encoding = {"_FillValue": np.nan, "source": str(source), STORED: stored}
     return _placed(cube)
+
+
+def _mask(source: Path, raw: xr.DataArray, opacity: int | None) -> xr.DataArray:
+    """Which pixels (y, x) have data by the mask of the file or its band of opacity, in the blocks of `raw`."""
+    shape = raw.sizes["y"], raw.sizes["x"]
+    array = FileArray(shape, np.dtype(bool), partial(_read_mask, source, opacity))
+    mask = xr.DataArray(xr.Variable(("y", "x"), indexing.LazilyIndexedArray(array)), name="mask")
+    blocks = None if raw.chunks is None else {dim: raw.chunksizes[dim][0] for dim in ("y", "x")}
+    return chunk_cube(mask, blocks, whole="", path=str(source))
+
+
+def _read_mask(source: Path, opacity: int | None, places: tuple[slice, ...]) -> np.ndarray:
+    rows, columns = places
+    with open_gdal(source) as dataset:
+        window = Window.from_slices(rows, columns)
+        mask = dataset.dataset_mask(window=window) if opacity is None else dataset.read(opacity, window=window)
+        return np.asarray(mask > 0)
+
+
+def _is_mask(flags: Sequence[MaskFlags]) -> bool:
+    return MaskFlags.per_dataset in flags and MaskFlags.alpha not in flags
+
+
+def _last_is_opacity(dataset: Any) -> bool:
+    """Whether the last band tells the opacity of the others; that of four bands of bytes is called so by default."""
+    by_default = dataset.count == 4 and dataset.dtypes[0] == "uint8"
+    return dataset.count > 1 and not by_default and dataset.colorinterp[-1] == ColorInterp.alpha
 
 
 def _placed(cube: xr.DataArray) -> xr.DataArray:
@@ -137,20 +186,26 @@ def describe_raster(source: Path) -> Description:
             raise ValueError(f"{path}: holds several images ({names}); convert the one you need to GeoTIFF")
         if np.dtype(dataset.dtypes[0]).kind == "c":
             raise ValueError(f"{path}: holds complex numbers, not spectra")
-        check = _SIZE_CHECKS.get(dataset.driver)
+        check = _CHECKS.get(dataset.driver)
         if check is not None:
             check(dataset, path)
-        tags = read_band_tags(dataset, path)
-        units = {unit or None for unit in dataset.units}
+        opacity = dataset.count if _last_is_opacity(dataset) else None
+        bands = [index for index in dataset.indexes if index != opacity]
+        tags = read_band_tags(dataset, path, bands)
+        units = {dataset.units[index - 1] or None for index in bands}
+        nodata = [dataset.nodatavals[index - 1] for index in bands]
         return Description(
             tags=tags,
             dtype=np.dtype(dataset.dtypes[0]),
             shape=dataset.shape,
-            nodata=[tags.ignore_value if value is None else value for value in dataset.nodatavals],
-            scales=dataset.scales,
-            offsets=dataset.offsets,
+            nodata=[tags.ignore_value if value is None else value for value in nodata],
+            scales=[dataset.scales[index - 1] for index in bands],
+            offsets=[dataset.offsets[index - 1] for index in bands],
             units=units.pop() if len(units) == 1 else None,
-            names=dataset.descriptions,
+            names=[dataset.descriptions[index - 1] for index in bands],
+            indexes=bands,
+            masked=all(_is_mask(flags) for flags in dataset.mask_flag_enums),
+            opacity=opacity,
         )
 
 
@@ -161,10 +216,29 @@ def open_gdal(source: Path, driver: str | None = None) -> Iterator[Any]:
         with _quiet_rasterio(), rasterio.open(source, driver=driver) as dataset:
             yield dataset
     except RasterioError as error:
-        reason = str(error).replace(f"'{source}' ", "").removeprefix(f"{source}: ")
-        if source.suffix.lower() in DATA_SUFFIXES[1:]:
-            reason += "; the data file of ENVI needs its header, .hdr, beside it"
-        raise ValueError(f"{source}: not a raster file that can be read ({reason})") from error
+        reason = str(error).replace(f"'{source}' ", "").removeprefix(f"{source}: ").rstrip(".")
+        raise ValueError(f"{source}: not a raster file that can be read ({reason}){_remedy(source)}") from error
+
+
+def _remedy(source: Path) -> str:
+    """What may help with a file that GDAL does not open, after a semicolon."""
+    start = b""
+    if source.is_file():
+        with source.open("rb") as file:
+            start = file.read(4)
+    if not start:
+        return "; the file is empty, get it anew" if source.is_file() else ""
+    for mark, kind in _ARCHIVES.items():
+        if start.startswith(mark):
+            return f"; it is {kind}: unpack it, or save the table as CSV"
+    header = header_of(source)
+    if header is not None and not os.access(header, os.R_OK):
+        return f"; no permission to read its header {header.name}"
+    if header is not None:
+        return f"; check its header {header.name}, which may be damaged"
+    if source.suffix.lower() in DATA_SUFFIXES[1:]:
+        return "; the data file of ENVI needs its header, .hdr, beside it"
+    return "; check how it was written or copied"
 
 
 def _check_tiff_size(dataset: Any, path: str) -> None:
@@ -202,7 +276,8 @@ def _end_of_code_stream(file: BinaryIO, held: int) -> int:
     return start
 
 
-_SIZE_CHECKS = {"ENVI": check_envi_size, "GTiff": _check_tiff_size, "JP2OpenJPEG": _check_jpeg2000_size}
+_ARCHIVES = {b"PK": "a zip archive or a spreadsheet", b"\x1f\x8b": "compressed by gzip", b"BZh": "compressed by bzip2"}
+_CHECKS = {"ENVI": check_envi, "GTiff": _check_tiff_size, "JP2OpenJPEG": _check_jpeg2000_size}
 
 
 def _decode(raw: xr.DataArray, description: Description) -> xr.DataArray:
@@ -214,14 +289,19 @@ def _decode(raw: xr.DataArray, description: Description) -> xr.DataArray:
             nodata = nodata.astype(raw.dtype)
     if np.isfinite(nodata).any() or np.isinf(nodata).any():
         cube = cube.where(raw != _per_band(nodata))
-    scales, offsets = np.array(description.scales), np.array(description.offsets)
-    if description.tags.scale is not None and (scales == 1).all() and (offsets == 0).all():
-        scales = scales * description.tags.scale
+    scales, offsets = _scales(description), np.array(description.offsets)
     if (scales != 1).any():
         cube = cube * _per_band(scales.astype(dtype))
     if (offsets != 0).any():
         cube = cube + _per_band(offsets.astype(dtype))
     return cube
+
+
+def _scales(description: Description) -> np.ndarray:
+    """The factor of each band: that of the tags where the file has no scale and offset of its own."""
+    scales = np.array(description.scales)
+    plain = (scales == 1).all() and not np.any(description.offsets)
+    return scales * description.tags.scale if plain and description.tags.scale is not None else scales
 
 
 def _per_band(values: np.ndarray) -> xr.DataArray | np.generic:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ..cubes.bands import is_wavelength_name
 from .column_names import SpectralColumns, spectral_columns
 from .convention import with_bands
 
@@ -34,6 +35,7 @@ class _Layout:
     names: list[str]
     delimiter: str
     decimal: str
+    skipped: int
 
 
 def looks_like_table(path: Path, head: bytes) -> bool:
@@ -43,12 +45,14 @@ def looks_like_table(path: Path, head: bytes) -> bool:
         return False
     if suffix != ".txt":
         return True
-    lines = head.decode("utf-8-sig", "replace").splitlines()
+    lines = [line for line in head.decode("utf-8-sig", "replace").splitlines() if not line.startswith("#")]
     try:
-        names = next(csv.reader(lines[:1], delimiter=_delimiter(lines[0], suffix), skipinitialspace=True))
+        delimiter = _delimiter(lines[0], suffix)
+        names = next(csv.reader(lines[:1], delimiter=delimiter, skipinitialspace=True))
     except (csv.Error, StopIteration, IndexError):
         return False
-    return bool(spectral_columns(names[:-1] if len(lines) == 1 else names))
+    names = [_plain(name, delimiter) for name in (names[:-1] if len(lines) == 1 else names)]
+    return bool(spectral_columns(names))
 
 
 def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
@@ -64,8 +68,8 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
 
     Parameters
     ----------
-    path : an existing text file, UTF-8, with names in the first line. Columns are separated by commas, semicolons
-        (then decimals may have commas) or tabulators; in .txt by blanks too.
+    path : an existing text file, UTF-8, with names in the first line that does not begin with "#". Columns are
+        separated by commas, semicolons (then decimals may have commas) or tabulators; in .txt by blanks too.
     columns : what the names of the wanted columns have in common, such as "R" for "R550", where several groups of
         columns could be spectra; None for the largest group.
 
@@ -76,9 +80,10 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
         be the spectra; a name occurs twice, or stands for something else in the result; or a spectrum holds text.
     """
     layout = _layout(path)
-    chosen = _choose(spectral_columns(layout.names), columns, layout.names, path)
+    called = {_plain(name, layout.delimiter): name for name in layout.names}
+    chosen = _choose(spectral_columns(list(called)), columns, layout.names, path)
     table = _columns(path, layout)
-    values = np.stack([_numbers(table.pop(name), name, path) for name in chosen.names], axis=1)
+    values = np.stack([_numbers(table.pop(called[name]), name, path) for name in chosen.names], axis=1)
     history = []
     if chosen.sensor is not None:
         history.append(f"wavelengths are those of {chosen.sensor}, told by the names of the columns")
@@ -101,6 +106,7 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     spectra = spectra.assign_coords({name: ("sample", _column(column)) for name, column in table.items()})
     if chosen.sensor is not None:
         attrs["sensor"] = chosen.sensor
+        spectra.fwhm.attrs["comment"] = f"from the table of {chosen.sensor}"
     if history:
         attrs["history"] = "; ".join(history)
     spectra.attrs = attrs
@@ -110,7 +116,9 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
 def _layout(path: Path) -> _Layout:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
+            skipped, first = 0, file.readline()
+            while first.startswith("#"):
+                skipped, first = skipped + 1, file.readline()
             second = file.readline()
     except PermissionError as error:
         raise PermissionError(f"{path}: no permission to read this file") from error
@@ -131,7 +139,12 @@ def _layout(path: Path) -> _Layout:
     if twice:
         raise ValueError(f"{path}: several columns are called {_some(twice)}; rename them")
     comma = delimiter == ";" and re.search(r"\d,\d", second) is not None and re.search(r"\d\.\d", second) is None
-    return _Layout(names, delimiter, "," if comma else ".")
+    return _Layout(names, delimiter, "," if comma else ".", skipped)
+
+
+def _plain(name: str, delimiter: str) -> str:
+    """A column's name with a point where its number has a decimal comma, as between semicolons it may."""
+    return re.sub(r"(?<=\d),(?=\d)", ".", name) if delimiter == ";" else name
 
 
 def _delimiter(line: str, suffix: str) -> str:
@@ -166,7 +179,7 @@ def _columns(path: Path, layout: _Layout) -> dict[str, Any]:
             encoding="utf-8-sig",
             skipinitialspace=True,
             header=None,
-            skiprows=1,
+            skiprows=layout.skipped + 1,
             names=list(range(len(layout.names))),
             index_col=False,
         )
@@ -183,9 +196,10 @@ def _choose(groups: list[SpectralColumns], wanted: str | None, names: list[str],
             raise ValueError(f"{path}: no spectra in columns called {wanted!r}; there are {listed or 'none'}")
         groups = named
     if not groups:
+        turned = " (wavelengths run down the rows: turn the table, one spectrum a row)"
         raise ValueError(
             f"{path}: no columns are named by wavelength, such as '550', 'Wave_550' or '550nm'; the columns are "
-            f"{_some(names)}"
+            f"{_some(names)}{turned if is_wavelength_name(names[0]) else ''}"
         )
     if len(groups) > 1 and len(groups[0].names) == len(groups[1].names):
         raise ValueError(f"{path}: several groups of columns could be the spectra: {listed}; pass variable=")

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import dask
 import numpy as np
 import xarray as xr
 import zarr
 from xarray.backends import NetCDF4DataStore
 from xarray.backends.common import ArrayWriter
+from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 
 from .blocks import Write
 from .place import grid_mapping, refresh_transform
@@ -24,9 +24,14 @@ _PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_m
 
 @contextmanager
 def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Write]:
-    """A netCDF file of all that is in memory, and how to write the lazy variables; guarded by xarray's locks."""
-    with dask.config.set(scheduler="threads"):  # or xarray takes a lock from the cluster
-        store = NetCDF4DataStore.open(path, mode="w", format="NETCDF4")  # type: ignore[no-untyped-call]
+    """A netCDF file of all that is in memory, and how to write the lazy variables.
+
+    Guarded by the lock that xarray reads netCDF files under. The one that it would combine with another for writing may
+    hold the same two in the other order, and a thread that reads a cube and one that writes wait for each other.
+    """
+    store = NetCDF4DataStore.open(  # type: ignore[no-untyped-call]
+        path, mode="w", format="NETCDF4", lock=NETCDF4_PYTHON_LOCK
+    )
     try:
         writer = ArrayWriter()  # type: ignore[no-untyped-call]
         _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store, writer=writer)

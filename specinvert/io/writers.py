@@ -14,7 +14,7 @@ from pathlib import Path
 import xarray as xr
 from dask.array.core import slices_from_chunks
 
-from .atomic import check_target
+from .atomic import check_target, put_in_place
 from .blocks import ProgressCallback, Write, block_layout, kept_blocks, side_folder
 from .cf import dress
 from .geotiff import FLAG, flag_name, geotiff_files, raster_maps
@@ -147,12 +147,4 @@ def _remove(path: Path) -> None:
 def _publish(folder: Path, target: Path, names: list[str]) -> None:
     """Give finished files their final place, the first one last; what was there goes."""
     for name in reversed(names):
-        replaced = folder / f"{name}.replaced"
-        if (target / name).is_dir():
-            (target / name).rename(replaced)
-        try:
-            os.replace(folder / name, target / name)
-        except BaseException:
-            if replaced.is_dir() and not (target / name).exists():
-                replaced.rename(target / name)
-            raise
+        put_in_place(folder / name, target / name)

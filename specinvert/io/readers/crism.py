@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ _IMAGE_SUFFIXES = frozenset({".img", ".hdr", ".qub", ".cub"})
 _POINTER = re.compile(r'\^(?:IMAGE|SPECTRAL_QUBE|QUBE)\s*=\s*\(?\s*"([^"]+)"')
 _POINTERS = frozenset({"^IMAGE", "^SPECTRAL_QUBE", "^QUBE"})
 _PRODUCT = re.compile(r"^([A-Z]{3}[0-9A-F]{8}_[0-9A-F]{2}_[A-Z]{2}\d{3}[SLJ]_|T\d{4}_MRR)", re.IGNORECASE)
+_SAMPLES = re.compile("REAL|INTEGER|UNSIGNED|FLOAT", re.IGNORECASE)
 _WAVELENGTH_FILE = "MRO:WAVELENGTH_FILE_NAME"
 _NONE = frozenset({"", "N/A", "NULL", "UNK"})
 _FILL = 65535.0
@@ -50,9 +52,9 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
 
     Wavelengths are those of an ENVI header beside the image, else BAND_BIN_CENTER of the label, else those of
     the file that MRO:WAVELENGTH_FILE_NAME of the label names: a table, or a WA image of one wavelength a band
-    and column, of which the median over columns is taken. 65535 stands for no data in CRISM images, the
-    label's MISSING_CONSTANT in others. I/F is a cube without unit; radiance keeps the label's unit. An image
-    converted to ENVI needs no label where its name still begins as those of CRISM's products.
+    and column, of which the median over columns is taken; else those that every BAND_NAME tells. 65535 stands for no
+    data in CRISM images, the label's MISSING_CONSTANT in others. I/F is a cube without unit; radiance keeps the
+    label's unit. An image converted to ENVI needs no label where its name still begins as those of CRISM's products.
 
     Parameters
     ----------
@@ -65,7 +67,7 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     FileNotFoundError : the image or the wavelength file that the label names is not beside it.
     ValueError : damaged or truncated files, or a header, a label and a wavelength file that contradict each other.
     """
-    from ..raster import build_cube, describe_raster, open_gdal
+    from ..raster import build_cube, describe_raster
 
     if variable is not None:
         raise ValueError(f"{path}: variable={variable!r} is for netCDF files; a PDS3 image holds one cube")
@@ -73,7 +75,7 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     if label is None:
         return _read_converted(path, chunks)
     image = _image_of(label)
-    with open_gdal(label, "PDS") as dataset:
+    with _open_label(label) as dataset:
         content = _content(dataset)
         count = dataset.count
         _check_size(dataset, image, content)
@@ -85,10 +87,10 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
             f"{header}: {len(description.names)} bands where {label.name} has {count}; correct one of them"
         )
     tags = description.tags
-    if tags.wavelength is None:
-        tags = replace(_wavelengths(content, label, count), good=tags.good)
-    sensor = str(_find(content, "INSTRUMENT_ID") or "")
     names = _find(content, "BAND_NAME")
+    if tags.wavelength is None or tags.source is not None:
+        tags = replace(_wavelengths(content, label, count, names), good=tags.good)
+    sensor = str(_find(content, "INSTRUMENT_ID") or "")
     description = replace(
         description,
         tags=tags,
@@ -137,6 +139,17 @@ def _start(path: Path, length: int) -> bytes:
         return file.read(length)
 
 
+@contextmanager
+def _open_label(label: Path) -> Iterator[Any]:
+    from ..raster import open_gdal
+
+    start = _start(label, _LABEL_BYTES)
+    if re.search(rb"^\s*END\s*$", start, re.MULTILINE) is None:
+        raise ValueError(f"{label}: truncated, the label has no END; copy it again")
+    with open_gdal(label, "PDS") as dataset:
+        yield dataset
+
+
 def _image_of(label: Path) -> Path:
     """The image that a label describes: the file that it names, else itself."""
     pointer = _POINTER.search(_start(label, _LABEL_BYTES).decode("latin-1"))
@@ -151,7 +164,10 @@ def _image_of(label: Path) -> Path:
 
 
 def _check_size(dataset: Any, image: Path, content: dict[str, Any]) -> None:
-    """Raise where the image ends before its last pixel: GDAL would read zeros."""
+    """Raise where the numbers are of no known kind, or the image ends before its last pixel: GDAL would read zeros."""
+    kind = str(_find(content, "SAMPLE_TYPE") or _find(content, "CORE_ITEM_TYPE") or "")
+    if kind and _SAMPLES.search(kind) is None:
+        raise ValueError(f"{image}: its label has SAMPLE_TYPE {kind!r}, which is not understood; correct the label")
     start = next((value for key, value in _entries(content) if key in _POINTERS), 1)
     start = start[-1] if isinstance(start, list) and len(start) > 1 else start
     record = int(_find(content, "RECORD_BYTES") or 1)
@@ -189,7 +205,8 @@ def _units(unit: object) -> str | None:
     return text
 
 
-def _wavelengths(content: dict[str, Any], label: Path, count: int) -> BandTags:
+def _wavelengths(content: dict[str, Any], label: Path, count: int, names: Any) -> BandTags:
+    from ..column_names import band_wavelengths
     from ..header import BandTags
 
     centres = _find(content, "BAND_BIN_CENTER")
@@ -203,7 +220,8 @@ def _wavelengths(content: dict[str, Any], label: Path, count: int) -> BandTags:
         )
     name = str(_find(content, _WAVELENGTH_FILE) or "").strip()
     if name.upper() in _NONE:
-        return BandTags()
+        told = band_wavelengths(list(map(str, names))) if isinstance(names, list) and len(names) == count else None
+        return BandTags() if told is None else BandTags(told.wavelength, told.unit, source="names of the bands")
     file = beside(label, name)
     if file is None:
         raise FileNotFoundError(
@@ -230,12 +248,10 @@ def _numbers(values: Any, keyword: str, label: Path, count: int) -> np.ndarray:
 
 def _of_image(file: Path) -> np.ndarray:
     """Of a WA image (bands, 1, columns) the median over the columns that see the scene, a band (nm)."""
-    from ..raster import open_gdal
-
     label = beside(file, f"{file.stem}.lbl")
     if label is None:
         raise FileNotFoundError(f"{file}: no label {file.stem}.LBL beside it, which tells its size; copy it there too")
-    with open_gdal(label, "PDS") as dataset:
+    with _open_label(label) as dataset:
         content = _content(dataset)
         _check_size(dataset, _image_of(label), content)
         values = dataset.read().astype(np.float64).reshape(dataset.count, -1)

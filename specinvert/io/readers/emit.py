@@ -16,7 +16,7 @@ import xarray as xr
 from ...cubes.bands import is_wavelength_name
 from ...cubes.orthorectify import Lookup
 from ..chunks import Chunks, chunk_cube
-from ..convention import rename_chunks, with_bands, with_geolocation, with_pixel_coordinate
+from ..convention import STORED, rename_chunks, stored_as, with_bands, with_geolocation, with_pixel_coordinate
 from ..hdf5 import claims, text
 from ..header import is_fwhm_name, is_good_name
 from ..netcdf import open_group
@@ -72,7 +72,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
         cube = cube.where((cube != _HIDDEN_FILL) | cube.good)
     units = root[name].attrs.get("units")
     cube.attrs = {"sensor": "EMIT"} | ({} if units is None else {"units": units})
-    cube.encoding = {"source": str(path)}
+    cube.encoding = {"source": str(path), STORED: stored_as(root[name])}
     return _with_location(cube, path)
 
 

@@ -19,9 +19,10 @@ from xarray.core import indexing
 
 from ...cubes.bands import describe_bands, is_wavelength_name, is_wavelength_units_key
 from ..chunks import Chunks, chunk_cube
-from ..convention import with_bands
-from ..hdf5 import FileArray, first_bytes, open_hdf5, text
+from ..convention import STORED, with_bands
+from ..hdf5 import first_bytes, open_hdf5, text
 from ..header import is_fwhm_name, is_good_name
+from ..lazy import FileArray
 
 _MAGIC = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file")
 _HDF5 = b"MATLAB 7.3 MAT-file"
@@ -136,7 +137,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
         good = np.ravel(_load(path, bands.vectors["good"])) != 0
         cube = cube.assign_coords(good=("band", good, {"long_name": "band not listed as bad"}))
     cube.attrs = {} if comment is None else {"comment": comment}
-    cube.encoding = {"source": str(path)}
+    cube.encoding = {"source": str(path), STORED: str(raw.dtype)}
     return cube
 
 

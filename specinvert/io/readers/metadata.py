@@ -18,7 +18,8 @@ def beside(path: Path, name: str) -> Path | None:
     if direct.is_file():
         return direct
     try:
-        return next((other for other in path.parent.iterdir() if other.name.lower() == name.lower()), None)
+        others = (other for other in path.parent.iterdir() if other.name.lower() == name.lower())
+        return next((other for other in others if other.is_file()), None)
     except OSError:
         return None
 
@@ -64,15 +65,17 @@ def texts(root: ElementTree.Element, tag: str) -> Iterator[str]:
     return (element.text.strip() for element in root.iter(tag) if element.text and element.text.strip())
 
 
-def checked(cube: xr.DataArray, path: Path) -> xr.DataArray:
-    """The cube, where its wavelengths make sense.
+def checked(cube: xr.DataArray, path: Path, dim: str = "wavelength") -> xr.DataArray:
+    """The cube, where its wavelengths along `dim` make sense.
 
     Raises
     ------
     ValueError : wavelengths are missing, repeated, or in no unit of length; the message names the file.
     """
     try:
-        describe_bands(cube, "wavelength")
+        describe_bands(cube, dim)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        wrong = str(error).partition("; drop ")[0]
+        remedy = "" if wrong == str(error) else "; correct the metadata, or write the file without these bands"
+        raise ValueError(f"{path}: {wrong}{remedy}") from error
     return cube

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from ..chunks import Chunks, chunk_cube
-from ..convention import rename_chunks, with_bands, with_geolocation, with_pixel_coordinate
+from ..convention import STORED, rename_chunks, stored_as, with_bands, with_geolocation, with_pixel_coordinate
 from ..hdf5 import claims, text
 from ..header import is_fwhm_name
 from ..netcdf import open_group
@@ -64,7 +64,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     )
     units = data[name].attrs.get("units")
     cube.attrs = {"sensor": "PACE OCI"} | ({} if units is None else {"units": units})
-    cube.encoding = {"source": str(path)}
+    cube.encoding = {"source": str(path), STORED: stored_as(data[name])}
     navigation = open_group(path, _NAVIGATION)
     missing = [place for place in ("latitude", "longitude") if place not in navigation]
     if missing:

@@ -19,8 +19,9 @@ from affine import Affine
 from xarray.core import indexing
 
 from ..chunks import Chunks, chunk_cube
-from ..convention import georeferenced, with_bands, with_geolocation
-from ..hdf5 import FileArray, claims, open_hdf5, text
+from ..convention import STORED, georeferenced, stored_in_words, with_bands, with_geolocation
+from ..hdf5 import claims, open_hdf5, text
+from ..lazy import FileArray
 
 _KIND = "PRISMA product (HDF5)"
 _DETECTORS = ("Vnir", "Swir")
@@ -86,7 +87,8 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
         raise ValueError(f"{path}: VNIR {detectors[0].shape} and SWIR {detectors[1].shape} differ in size; get it anew")
     cube = _cube(path, detectors, chunks)
     cube.attrs = {"sensor": "PRISMA", "units": _UNITS[level]}
-    cube.encoding = {"source": str(path)}
+    steps, lows = ([getattr(detector, part) for detector in detectors] for part in ("step", "low"))
+    cube.encoding = {"source": str(path), STORED: stored_in_words(np.dtype(np.uint16), steps, lows, [0])}
     return _on_grid(cube, attrs, path) if level == "2D" else _on_swath(cube, group, path)
 
 

@@ -84,16 +84,18 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
 
 @dataclass(frozen=True)
 class _Product:
-    """What MTD_MSIL2A.xml tells: images without suffix, offsets and centres (nm) by band."""
+    """What MTD_MSIL2A.xml tells: images without suffix; offsets, centres and widths (nm) by band."""
 
     satellite: str
     images: list[str]
     offsets: dict[str, float]
     quantification: float
     centres: dict[str, float]
+    widths: dict[str, float]
 
 
 def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) -> xr.DataArray:
+    from ..convention import STORED, stored_in_words
     from ..raster import describe_raster
 
     product = _read_metadata(metadata)
@@ -122,8 +124,10 @@ def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) ->
         raise ValueError(
             f"{metadata}: no central wavelengths, which {product.satellite!r} needs; get the metadata anew"
         )
-    cube = _with_wavelengths(cube, list(images), product.satellite, product.centres)
-    cube.encoding = {"grid_mapping": "spatial_ref", "_FillValue": np.nan, "source": str(folder)}
+    cube = _with_wavelengths(cube, list(images), product.satellite, product.centres, product.widths)
+    offsets = [product.offsets.get(name, 0.0) / product.quantification for name in images]
+    told = stored_in_words(np.dtype(np.uint16), [1 / product.quantification], offsets, [_NODATA, _SATURATED])
+    cube.encoding = {"grid_mapping": "spatial_ref", "_FillValue": np.nan, "source": str(folder), STORED: told}
     return checked(cube, metadata)
 
 
@@ -157,7 +161,29 @@ def _read_metadata(metadata: Path) -> _Product:
             for key, element in named.items()
             if key in ids and element.find(".//CENTRAL") is not None
         },
+        widths={
+            ids[key]: width
+            for key, element in named.items()
+            if key in ids and (width := _width(element, ids[key], metadata)) is not None
+        },
     )
+
+
+def _width(band: ElementTree.Element, name: str, metadata: Path) -> float | None:
+    """Full width at half maximum (nm) of a band's response in the metadata, linear between its values; None without."""
+    listed, step = band.find(".//Spectral_Response/VALUES"), band.find(".//Spectral_Response/STEP")
+    if listed is None or step is None:
+        return None
+    try:
+        response = np.array((listed.text or "").split(), dtype=np.float64)
+    except ValueError:
+        raise ValueError(f"{metadata}: the response of {name} holds no numbers; get the metadata anew") from None
+    above = np.flatnonzero(response >= 0.5 * response.max(initial=0.0))
+    if response.size < 3 or not response.max() > 0 or above[0] == 0 or above[-1] == response.size - 1:
+        return None
+    rise, fall = ((inner, outer) for inner, outer in ((above[0], above[0] - 1), (above[-1], above[-1] + 1)))
+    parts = [(response[i] - 0.5 * response.max()) / (response[i] - response[o]) for i, o in (rise, fall)]
+    return float((above[-1] - above[0] + sum(parts)) * number_of(step, f"STEP of the response of {name}", metadata))
 
 
 def _quantification(root: ElementTree.Element, metadata: Path) -> float:
@@ -308,7 +334,7 @@ def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArra
     description = replace(description, tags=scale, names=[None] * len(names))
     cube = build_cube(path, description, rename_chunks(chunks, "wavelength", "band"))
     cube = cube.isel(band=kept).rename(band="wavelength")
-    cube = _with_wavelengths(cube, [str(names[i]) for i in kept], satellite, {})
+    cube = _with_wavelengths(cube, [str(names[i]) for i in kept], satellite, {}, {})
     if comments:
         cube.attrs["comment"] = "; ".join(comments)
         logger.info("%s: %s", path, cube.attrs["comment"])
@@ -316,18 +342,23 @@ def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArra
 
 
 def _with_wavelengths(
-    cube: xr.DataArray, names: list[str], satellite: str, centres: Mapping[str, float]
+    cube: xr.DataArray, names: list[str], satellite: str, centres: Mapping[str, float], widths: Mapping[str, float]
 ) -> xr.DataArray:
-    """Label the bands: by the table of the satellite, else by `centres`, else by the table of Sentinel-2A."""
+    """Label the bands: by the table of the satellite, else `centres` and `widths`, else the table of Sentinel-2A."""
     unit = {"units": "nm"}
     coords = {"band_name": ("wavelength", np.array(names), {"long_name": "band name"})}
     if satellite not in SATELLITES and centres:
         wavelengths = np.array([centres[name] for name in names])
+        told = "from the responses in the metadata"
     else:
         table = dict(zip(NAMES, SATELLITES.get(satellite, SATELLITES["Sentinel-2A"]), strict=True))
         wavelengths = np.array([table[name][0] for name in names])
-        widths = np.array([table[name][1] for name in names])
-        coords["fwhm"] = ("wavelength", widths, {"long_name": "full width at half maximum"} | unit)
+        widths = {name: table[name][1] for name in names}
+        told = f"from the table of {satellite if satellite in SATELLITES else 'Sentinel-2A'}"
+    if set(names) <= set(widths):
+        fwhm = np.array([widths[name] for name in names])
+        attrs = {"long_name": "full width at half maximum", "comment": told} | unit
+        coords["fwhm"] = ("wavelength", fwhm, attrs)
     coords["wavelength"] = ("wavelength", wavelengths, {"long_name": "wavelength"} | unit)
     cube = cube.assign_coords(coords)
     cube.attrs["sensor"] = satellite
