@@ -130,7 +130,7 @@ class GridJob:
         nothing = np.full(len(self.data.parameters), np.nan)
         try:
             training = train(self.data.source, settings, None, self.band_name, self.parameter_name)
-        except ValueError as error:
+        except (ValueError, np.linalg.LinAlgError) as error:
             values = dict.fromkeys(NUMBERS, np.nan) | {"seconds": perf_counter() - begun}
             return Fitted(values, nothing, failure=str(error))
         fit = training.fit

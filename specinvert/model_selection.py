@@ -128,6 +128,18 @@ def select_model(
     -----
     UserWarning : the best lies at an edge of the grid, or fits failed.
     ConvergenceWarning : fits stopped at ``max_iter``: their criteria are still moving.
+
+    Examples
+    --------
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> training = simulate_mixtures(300, noise=0.02, seed=0).isel(wavelength=slice(None, None, 10))
+    >>> found = select_model(
+    ...     training, (1, 3, 20), (0, 2, 9), parameters=["ice_fraction", "haze"], tol=0.5, refit=False
+    ... )
+    >>> found.best
+    {'n_components': 3, 'n_latent': 2}
+    >>> found.table.bic.shape
+    (3, 3)
     """
     require_criterion(criterion)
     sizes, dimensions = _grid("n_components", n_components, 1), _grid("n_latent", n_latent, 0)

@@ -1,6 +1,7 @@
 """Block-diagonal Sigma: its structure, its fits, its predictions, and groups of bands that are found."""
 
 import json
+import tracemalloc
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -185,6 +186,26 @@ def test_no_eigenvalue_of_a_block_falls_below_its_share_of_the_variance() -> Non
     assert np.linalg.eigvalsh(theta.sigma_dense() / np.outer(own, own)).min() == pytest.approx(1e-3, rel=1e-9)
 
 
+def test_inversion_holds_no_more_of_sigma_than_its_blocks() -> None:
+    labels = tuple(np.repeat(np.arange(50), 4))
+    rng = np.random.default_rng(0)
+    theta = GLLiMParameters(
+        pi=np.full(5, 0.2),
+        c=np.zeros((5, 1)),
+        Gamma=np.ones((5, 1, 1)),
+        A=rng.normal(size=(5, 200, 1)),
+        b=rng.normal(size=(5, 200)),
+        Sigma=Block(labels).compact(np.broadcast_to(np.eye(200), (5, 200, 200))),
+        constraints=Constraints(sigma="block", sigma_blocks=labels),
+    )
+    ForwardTerms.of(theta)
+    tracemalloc.start()
+    ForwardTerms.of(theta).derived(None, (), np.array([0.1]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * 200 * 200 * 8  # K x D x D
+
+
 def correlated(seed: int, n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
     """Spectra whose noise is correlated within bands 0, 2, 5 and within 1, 4, and parameters."""
     rng = np.random.default_rng(seed)
@@ -235,6 +256,10 @@ def test_blocks_count_their_own_parameters() -> None:
         ({"sigma": "block", "sigma_blocks": [[0, 1], [1, 2]]}, "hold 4 bands, 3 of them distinct"),
         ({"sigma": "block", "sigma_blocks": [[0, 1], [3]]}, "each band from 0 to D - 1 must be in one group"),
         ({"sigma": "block", "sigma_blocks": [0.5, 1.5]}, "must be integers, or lists of integers"),
+        (
+            {"sigma": "block", "sigma_blocks": "auto", "fixed": {"Sigma": 1.0}},
+            "sigma_blocks='auto' finds the groups of a Sigma to estimate: name those of a fixed one",
+        ),
         ({"sigma": "block", "sigma_blocks": [0, 1, 1]}, "sigma_blocks groups 3 bands, the spectra have 6"),
     ],
 )

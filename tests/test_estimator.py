@@ -14,10 +14,21 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 from strategies import Data, make_data
 
-from specinvert.gllim import GLLiM
+from specinvert.gllim import GLLiM, preset
 from specinvert.gllim.initialize import STARTS
 
 NOT_ENOUGH = "10 samples of 5 outputs: no component of the default 5 holds the L_t + 2 = 7 that it needs"
+NOT_BELOW = {"check_fit2d_1feature": "L_w must be below D; our error names the bands, not '1 feature'"}
+ONE_NODE = dict.fromkeys(
+    (
+        "check_dont_overwrite_parameters",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1feature",
+        "check_fit2d_predict1d",
+    ),
+    "the check sets n_components=1, and a grid has a component a node",
+)
 ESTIMATORS = [
     (GLLiM(), {"check_regressor_multioutput": NOT_ENOUGH}),
     (GLLiM(n_components=2), {}),
@@ -26,9 +37,16 @@ ESTIMATORS = [
     (GLLiM(n_components=2, sigma="full", reg_covar=1e-3), {}),
     (
         GLLiM(n_components=2, n_latent=1),
-        {"check_fit2d_1feature": "L_w must be below D; our error names the bands and sigma='full', not '1 feature'"},
+        NOT_BELOW,
     ),
     (GLLiM(n_components=2, n_latent="bic", max_latent=2), {}),
+    # the other presets have the settings of those above
+    (preset("mlr", n_components=2, max_iter=5), {}),
+    (preset("ppam", n_components=2, max_iter=5), {}),
+    (preset("gtm", grid=(3,), functions=(2,), max_iter=5), {"check_regressor_multioutput": NOT_ENOUGH} | ONE_NODE),
+    # 15 samples do not determine covariances of blocks either
+    (preset("pcca", n_latent=1, sigma_blocks="auto", reg_covar=1e-3, max_iter=2), NOT_BELOW),
+    (preset("rca", n_latent=1, fixed={"Sigma": 0.5}, max_iter=5), NOT_BELOW),
 ]
 UNAVAILABLE = {"check_array_api_input"}
 """Checks that scikit-learn itself skips where SCIPY_ARRAY_API is not set."""

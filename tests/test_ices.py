@@ -20,8 +20,8 @@ from specinvert.physics.optics import (
     optical_constants,
     refractive_index,
 )
+from specinvert.physics.prosail_model import LEAF_PARAMETERS, simulate_prosail, simulate_prospect
 from specinvert.physics.prosail_model import PARAMETERS as CANOPY
-from specinvert.physics.prosail_model import simulate_prosail
 
 UM = np.linspace(0.9, 4.3, 80)
 BANDS = np.linspace(1000.0, 4000.0, 12)
@@ -130,6 +130,9 @@ def test_constants_are_interpolated_in_any_unit_and_order():
         (lambda: simulate_prosail(0), "n_samples is 0"),
         (lambda: simulate_prosail(1, priors={"sla": (0, 1)}), "priors names sla; choose from leaf_structure"),
         (lambda: simulate_prosail(1, priors={"lai": (3, 1)}), r"prior of lai is \(3, 1\)"),
+        (lambda: simulate_prospect(0), "n_samples is 0; ask for at least 1 leaf"),
+        (lambda: simulate_prospect(1, priors={"lai": (0, 1)}), "priors names lai; choose from leaf_structure"),
+        (lambda: simulate_prospect(1, sensor=([2490.0], 175.0)), "band at 2490 nm lies outside 400 to 2500 nm"),
         (lambda: simulate_prosail(1, sensor=([2490.0], 175.0)), "band at 2490 nm lies outside 400 to 2500 nm"),
     ],
 )
@@ -189,10 +192,11 @@ def test_the_default_bands_are_184_and_reflectance_is_that_of_snow():
     assert 0 < float(data.reflectance.min()) < float(data.reflectance.max()) < 1.1
 
 
-def test_without_prosail_the_message_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize("simulate", [simulate_prosail, simulate_prospect])
+def test_without_prosail_the_message_says_what_to_install(monkeypatch, simulate):
     monkeypatch.setitem(sys.modules, "prosail", None)
-    with pytest.raises(ImportError, match="pip install prosail"):
-        simulate_prosail(1)
+    with pytest.raises(ImportError, match=f"{simulate.__name__} needs the package prosail; pip install prosail"):
+        simulate(1)
 
 
 def test_canopies_follow_their_priors_and_grow_green():
@@ -217,6 +221,28 @@ def test_canopy_bands_are_the_average_of_the_spectrum_that_prosail_gives():
     weight = np.exp(-4 * np.log(2) * ((fine.wavelength - 865.0) / 20.0) ** 2)
     banded = simulate_prosail(1, sensor=([865.0], [20.0])).reflectance.item()
     assert banded == pytest.approx(float((fine.reflectance[0] * weight).sum() / weight.sum()), rel=1e-4)
+
+
+def test_leaves_are_those_of_prospect_and_darken_where_their_pigments_and_water_absorb():
+    prosail = pytest.importorskip("prosail")
+    priors = {"brown_pigments": (0.0, 0.0)}
+    leaves = simulate_prospect(30, priors=priors, seed=2)
+    assert dict(leaves.sizes) == {"sample": 30, "wavelength": 2101}
+    assert set(leaves.data_vars) == {"reflectance", "transmittance", *LEAF_PARAMETERS}
+    assert not leaves.brown_pigments.any()
+    leaf = leaves.isel(sample=3)
+    names = ["leaf_structure", "chlorophyll", "carotenoids", "brown_pigments", "leaf_water", "dry_matter"]
+    _, *sides = prosail.run_prospect(*(float(leaf[name]) for name in names), ant=float(leaf.anthocyanins))
+    for name, values in zip(("reflectance", "transmittance"), sides, strict=True):
+        np.testing.assert_allclose(leaf[name], values, rtol=1e-12)
+    absorbed = 1.0 - leaves.reflectance - leaves.transmittance
+    assert float(absorbed.min()) > -1e-9
+    for nm, cause in ((680.0, "chlorophyll"), (1450.0, "leaf_water")):
+        assert np.corrcoef(np.log(leaves[cause] + 1e-3), absorbed.sel(wavelength=nm))[0, 1] > 0.6
+    banded = simulate_prospect(30, priors=priors, sensor=([680.0, 1650.0], [10.0, 20.0]), seed=2)
+    assert banded.reflectance.shape == banded.transmittance.shape == (30, 2)
+    np.testing.assert_allclose(banded.transmittance[:, 0], leaves.transmittance.sel(wavelength=680.0), atol=0.02)
+    np.testing.assert_array_equal(banded.dry_matter, leaves.dry_matter)
 
 
 def test_the_guide_prints_what_it_shows():

@@ -217,6 +217,16 @@ def test_ppam_has_equal_volumes_weights_and_noise() -> None:
     np.testing.assert_array_equal(theta.Sigma, theta.Sigma[:1].repeat(3, axis=0))
 
 
+def test_a_component_without_volume_is_left_out_of_equal_volumes() -> None:
+    data = make_data(6, 3, 6, 2, 0, per_component=30)
+    spectra, parameters = data.spectra.copy(), data.parameters.copy()
+    r = np.repeat(np.eye(3), 30, axis=0)
+    parameters[:30] = np.linspace(0.0, 1.0, 30)[:, None]
+    model = preset("ppam", n_components=3, max_iter=3, **TIGHT).fit(spectra, parameters, responsibilities=r)
+    assert model.n_removed_ == 1
+    np.testing.assert_allclose(np.linalg.det(model.parameters_.Gamma), np.linalg.det(model.parameters_.Gamma)[0])
+
+
 @pytest.mark.parametrize("gamma", ["full", "diag"])
 def test_equal_volumes_are_the_greatest_expected_likelihood(gamma: str) -> None:
     data = make_data(7, 3, 4, 3, 0)

@@ -167,6 +167,33 @@ def test_repeated_spectra_and_no_noise_do_no_harm() -> None:
     assert np.diff(model.log_marginals_).min() > -1e-6 * abs(model.log_marginal_likelihood_)
 
 
+def smooth_spectra(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise-free spectra (n, 60) that two parameters move along smooth curves, and the parameters (n, 2)."""
+    t = np.random.default_rng(2).uniform(size=(n, 2))
+    band = np.linspace(0.0, 1.0, 60)
+    depth = np.exp(-0.5 * ((band - 0.3) / 0.1) ** 2), np.exp(-0.5 * ((band - 0.6) / 0.2) ** 2)
+    return np.exp(-t[:, :1] * depth[0] - 3.0 * t[:, 1:] ** 2 * depth[1]), t
+
+
+@pytest.mark.parametrize(("kernel", "scale"), [("gaussian", 30.0), ("linear_spline", 12.0), ("poly3", 3.0)])
+def test_basis_functions_that_are_almost_alike_are_fitted_as_far_as_rounding_lets(kernel: str, scale: float) -> None:
+    X, t = smooth_spectra(450)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = RVMRegressor(kernel, scale=scale).fit(X[:250], t[:250])
+    off = np.sqrt(np.mean((model.predict(X[250:]) - t[250:]) ** 2, axis=0)) / t.std(axis=0)
+    assert off.max() < 0.1
+    assert np.isfinite(model.log_marginal_likelihood_)
+    assert np.diff(model.log_marginals_).min() >= 0.0
+
+
+def test_the_noise_is_not_taken_for_all_there_is_where_single_functions_explain_little() -> None:
+    x, f, y = sinc(100)
+    for values, least, most in ((f, 1e-6, 1e-2), (y, 0.5 * NOISE, 1.5 * NOISE)):
+        model = RVMRegressor("linear_spline").fit(x, values)
+        assert least < np.sqrt(np.mean((model.predict(x) - values) ** 2)) < most
+        assert len(model.weights_) < 60
+
+
 def test_a_machine_cut_short_warns() -> None:
     x, _, y = sinc()
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 changes"):

@@ -49,6 +49,16 @@ def falls(model: GLLiM) -> float:
     return float((-np.diff(values) / np.abs(values[1:])).max())
 
 
+@pytest.mark.parametrize("algorithm", ["marginal", "ecm"])
+@pytest.mark.parametrize("sigma", ["full", "diag"])
+@pytest.mark.parametrize("seed", range(3))
+def test_fewer_samples_than_bands_are_fitted_without_a_fall(algorithm: str, sigma: str, seed: int) -> None:
+    data = make_data(seed, 2, 15, 2, 3, per_component=12)
+    own = {"sigma": sigma, "tied_pi": True, "tied_gamma": "volume", "algorithm": algorithm, "reg_covar": 1e-6}
+    model = fit_estimator(data, **own, max_iter=12, tol=0.0)
+    assert falls(model) < 1e-9
+
+
 @pytest.mark.parametrize("algorithm", VARIANTS)
 @given(seed=SEEDS, noise=st.sampled_from(NOISE), n_parameters=st.integers(0, 2), clip=st.sampled_from([1e-10, 1e-2]))
 @settings(max_examples=6)

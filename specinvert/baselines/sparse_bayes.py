@@ -8,7 +8,8 @@ in turn; now and then all alphas together, and the noise.
 Only Phi'Phi, Phi't and t't are needed, however many samples there are. With C_r = sigma_r**2 I + Phi A^-1 Phi' and
 S_j = phi_j' C^-1 phi_j, Q_j = phi_j' C^-1 t, a change of 1/alpha_j by d is a rank-one change of C, after which
 phi_i' C^-1 phi_k falls by kappa c_i c_k with c_i = phi_i' C^-1 phi_j and kappa = d / (1 + d S_j). So C^-1, seen from
-the basis functions, is kept as a sum of such terms, and built anew from an eigendecomposition every ``REFRESH`` terms.
+the basis functions, is kept as a sum of such terms, and built anew every ``REFRESH`` terms from an orthonormal basis of
+the functions in use, so that a fit explains no more of an output than there is, however alike basis functions are.
 """
 
 from __future__ import annotations
@@ -27,10 +28,15 @@ START_NOISE = 0.1
 """Noise variance at the start, as a share of the mean square of each output."""
 LEAST_NOISE = 1e-8
 """Least noise variance, as a share of the mean square of each output."""
+HELD = 30
+"""Changes before the noise is estimated, unless none gains sooner: else it may grow to what single functions cannot
+tell from it, where many together would, and take all for noise."""
 REFRESH = 25
 """Changes of one basis function between updates of the noise."""
 _INDEPENDENT = 1e-12
 """A basis function of which the model explains all but this share is left out."""
+_TOLD_APART = 1e-15
+"""Directions of the functions in use with less than this share of the greatest square length are rounding."""
 SEARCHED = 8
 """Basis functions outside the model whose best alpha is searched for in each turn, where there are several outputs."""
 _LEAST_DETERMINED = 1e-6
@@ -91,17 +97,31 @@ def fit_sparse(sums: Sums, tol: float, max_iter: int) -> SparseFit:
 
 
 def _climb(sums: Sums, tol: float, max_iter: int) -> tuple[_State, list[float], bool]:
-    """Changes and updates of the noise in turns, each of which raises the marginal likelihood."""
+    """Changes and updates of the noise in turns, each of which raises the marginal likelihood.
+
+    Where basis functions are so alike that what seemed to gain did not once all is built anew, the turn is undone and
+    made of fewer changes; a single one that fails ends the fit: what is left to gain is lost in rounding.
+    """
     state = _State(sums)
     history: list[float] = []
-    gain = np.inf
+    gain, most = np.inf, REFRESH
     while len(history) < max_iter:
-        for _ in range(min(REFRESH, 1 + len(history), max_iter - len(history))):
+        before, alpha, noise = state.log_marginal, state.alpha.copy(), state.noise.copy()
+        made: list[float] = []
+        for _ in range(min(most, 1 + len(history), max_iter - len(history))):
             gain = state.improve(tol)
             if gain < tol:
                 break
-            history.append(state.log_marginal)
-        risen = state.update_all()
+            made.append(state.log_marginal)
+        of_noise = gain < tol or len(history) + len(made) >= HELD
+        risen = state.update_all(of_noise)
+        if state.log_marginal < before:
+            state.restore(alpha, noise)
+            if most == 1 or len(made) <= 1:
+                return state, history, True
+            most = max(most // 5, 1)
+            continue
+        history += [min(value, state.log_marginal) for value in made]
         if history:
             history[-1] = state.log_marginal
         if gain < tol and risen < tol:
@@ -110,7 +130,12 @@ def _climb(sums: Sums, tol: float, max_iter: int) -> tuple[_State, list[float], 
 
 
 class _State:
-    """Alpha (M,), infinite where a basis function is out, and C^-1 as the basis functions see it."""
+    """Alpha (M,), infinite where a basis function is out, and C^-1 as the basis functions see it.
+
+    Beside S and Q (R, M) there is ``free`` = 1 - S / alpha, one where a basis function is out: S / free and Q / free
+    are what they would be without the function itself. It is kept by itself, for where the data determine a weight far
+    better than its prior does the difference has no digits left.
+    """
 
     def __init__(self, sums: Sums) -> None:
         self.sums = sums
@@ -124,35 +149,55 @@ class _State:
         return np.flatnonzero(np.isfinite(self.alpha))
 
     def _rebuild(self) -> None:
-        """Eigenvalues (m,) of A^-1/2 Phi'Phi A^-1/2, and Phi'Phi and Phi't in its eigenvectors: (m, M), (m, R)."""
-        rows = self.active
+        """An orthonormal basis of the functions in use, Phi'Phi and Phi't in it: ``seen`` (m, M), ``targets`` (m, R).
+
+        It is the one in which Phi A^-1 Phi' is diagonal, with ``values`` (m,): squared singular values of what A^-1/2
+        makes of the functions, which have the digits that eigenvalues of A^-1/2 Phi'Phi A^-1/2 lack.
+        """
+        self.rows = rows = self.active
         root = 1 / np.sqrt(self.alpha[rows])
-        values, self.vectors = np.linalg.eigh(root[:, None] * self.sums.gram[np.ix_(rows, rows)] * root)
-        self.values = np.maximum(values, 0.0)
-        self.turned = self.vectors.T * root
-        self.seen = self.turned @ self.sums.gram[rows]
-        self.targets = self.turned @ self.sums.cross[rows]
+        squares, directions = np.linalg.eigh(self.sums.gram[np.ix_(rows, rows)])
+        told = squares > _TOLD_APART * squares.max(initial=0.0)
+        lengths, directions = np.sqrt(squares[told, None]), directions[:, told].T
+        turn, singular, self.axes = np.linalg.svd(lengths * directions * root)
+        basis = np.zeros((len(rows), len(rows)))
+        basis[: len(singular)] = turn.T @ (directions / lengths)
+        self.values = np.zeros(len(rows))
+        self.values[: len(singular)] = singular**2
+        self.turned = self.axes * root
+        self.seen = basis @ self.sums.gram[rows]
+        self.targets = basis @ self.sums.cross[rows]
+        self.unseen = np.maximum(self.sums.squares - np.sum(self.targets**2, axis=0), 0.0)
         self._derive()
 
     def _derive(self) -> None:
-        """S and Q (R, M) from the eigenvectors and the present noise."""
+        """S and Q from the orthonormal basis and the present noise: what is outside, and what the prior holds back."""
         beta = 1 / self.noise[:, None]
-        self.shrink = beta**2 / (1 + beta * self.values)
+        self.left = 1 / (1 + beta * self.values)
+        outside = np.maximum(np.diag(self.sums.gram) - np.sum(self.seen**2, axis=0), 0.0)
+        missed = self.sums.cross.T - self.targets.T @ self.seen
+        outside[self.rows], missed[:, self.rows] = 0.0, 0.0
+        self.S = beta * (outside + self.left @ self.seen**2)
+        self.Q = beta * (missed + (self.left * self.targets.T) @ self.seen)
+        self.free = np.ones(self.S.shape)
+        self.free[:, self.rows] = self.left @ self.axes**2
         self.changes: list[tuple[Array, Array]] = []
-        self.S = beta * np.diag(self.sums.gram) - self.shrink @ self.seen**2
-        self.Q = beta * self.sums.cross.T - (self.shrink * self.targets.T) @ self.seen
         self.log_marginal = sum(self._log_marginal(r, self.noise[r]) for r in range(len(self.noise)))
 
     def _log_marginal(self, output: int, noise: float) -> float:
-        explained = np.sum(self.targets[:, output] ** 2 / (noise + self.values))
         log_det = self.sums.n * np.log(noise) + np.sum(np.log1p(self.values / noise))
-        misfit = (self.sums.squares[output] - explained) / noise
+        misfit = self.unseen[output] / noise + np.sum(self.targets[:, output] ** 2 / (noise + self.values))
         return float(-0.5 * (self.sums.n * np.log(2 * np.pi) + log_det + misfit))
 
-    def update_all(self) -> float:
+    def restore(self, alpha: Array, noise: Array) -> None:
+        """Go back to an earlier state."""
+        self.alpha, self.noise = alpha, noise
+        self._rebuild()
+
+    def update_all(self, of_noise: bool) -> float:
         """Start anew, and raise the marginal likelihood over all alphas in use and the noise; returns by how much."""
         self._rebuild()
-        return self.update_alphas() + self.update_noise()
+        return self.update_alphas() + (self.update_noise() if of_noise else 0.0)
 
     def update_noise(self) -> float:
         """Raise the marginal likelihood over each output's noise variance; returns by how much."""
@@ -187,41 +232,44 @@ class _State:
 
     def improve(self, tol: float) -> float:
         """Make the change of one basis function that gains most; returns its gain, below ``tol`` if none was made."""
-        present = self.alpha
-        kept = np.isfinite(present)
-        variance = np.where(kept, 1 / present, 0.0)
-        free = 1 - variance * self.S
-        usable = (free > 0).all(axis=0) & (self.S * self.noise[:, None] > _INDEPENDENT).all(axis=0)
-        if not usable.any():
+        index = np.flatnonzero((self.free > 0).all(axis=0) & (self.S > 0).all(axis=0))
+        s, q = self.S[:, index] / self.free[:, index], self.Q[:, index] / self.free[:, index]
+        apart = (s * self.noise[:, None] > _INDEPENDENT).all(axis=0)
+        if not apart.any():
             return 0.0
-        index = np.flatnonzero(usable)
-        s, q = self.S[:, index] / free[:, index], self.Q[:, index] / free[:, index]
-        best, height = best_alpha(s, q, kept[index])
-        gain = height - _contribution(present[index], s, q)
+        index, s, q = index[apart], s[:, apart], q[:, apart]
+        present = self.alpha[index]
+        best, height = best_alpha(s, q, np.isfinite(present))
+        gain = height - _contribution(present, s, q)
         j = int(np.argmax(gain))
         if gain[j] >= tol:
             self._change(int(index[j]), float(best[j]))
         return float(gain[j])
 
     def _change(self, j: int, alpha: float) -> None:
-        step = 1 / alpha - 1 / self.alpha[j]
-        self.alpha[j] = alpha
-        c = self.sums.gram[j] / self.noise[:, None] - (self.shrink * self.seen[:, j]) @ self.seen
+        step, self.alpha[j] = 1 / alpha - 1 / self.alpha[j], alpha
+        outside = self.sums.gram[j] - self.seen[:, j] @ self.seen
+        outside[slice(None) if j in self.rows else self.rows] = 0.0
+        c = (outside + (self.left * self.seen[:, j]) @ self.seen) / self.noise[:, None]
         for earlier, kappa in self.changes:
             c -= (kappa * earlier[:, j])[:, None] * earlier
-        own_s, own_q = self.S[:, j].copy(), self.Q[:, j].copy()
-        kappa = step / (1 + step * own_s)
-        self.log_marginal += float(0.5 * np.sum(kappa * own_q**2 - np.log1p(step * own_s)))
-        self.S -= kappa[:, None] * c**2
+        own_s, own_q, own_free = (part[:, j].copy() for part in (self.S, self.Q, self.free))
+        fall = own_free + own_s / alpha  # 1 + step S_j
+        kappa = step / fall
+        self.log_marginal += float(0.5 * np.sum(kappa * own_q**2 - np.log(fall)))
+        less = kappa[:, None] * c**2
+        self.S -= less
         self.Q -= (kappa * own_q)[:, None] * c
+        self.free += less / self.alpha
+        self.S[:, j], self.Q[:, j] = own_s / fall, own_q / fall
+        self.free[:, j] = own_free / fall if np.isfinite(alpha) else 1.0
         self.changes.append((c, kappa))
 
     def posterior(self) -> tuple[Array, Array]:
         """Means (m, R) and covariances (R, m, m) of the weights, after an update of the noise."""
-        beta = 1 / self.noise[:, None]
-        share = 1 / (1 + beta * self.values)
-        covariances = np.einsum("ji,rj,jk->rik", self.turned, share, self.turned, optimize=True)
-        return self.turned.T @ ((beta * share).T * self.targets), covariances
+        covariances = np.einsum("ji,rj,jk->rik", self.turned, self.left, self.turned, optimize=True)
+        kept = self.left * np.sqrt(self.values) / self.noise[:, None]
+        return self.turned.T @ (kept.T * self.targets), covariances
 
 
 def best_alpha(s: Array, q: Array, wanted: NDArray[np.bool_]) -> tuple[Array, Array]:

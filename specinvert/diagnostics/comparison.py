@@ -18,7 +18,7 @@ from specinvert.baselines.methods import METHODS, make_method
 from specinvert.cubes.labels import listed
 from specinvert.cubes.request import read_request
 from specinvert.cubes.training import TrainingSet, read_training
-from specinvert.diagnostics.metrics import _number, evaluation
+from specinvert.diagnostics.metrics import evaluation, format_number
 from specinvert.diagnostics.truth import broadcast_truth, read_truth
 
 DEFAULT_METHODS = ("gllim-0", "gllim-1", "gllim-bic", "jgmm", "sir-1", "sir-2", "rvm", "rf", "mlp", "lut", "pls")
@@ -119,7 +119,7 @@ def format_comparison(table: xr.Dataset, score: str = "nrmse") -> str:
     for method in table["method"].values:
         row = table.sel({"method": method})
         numbers = [*row[score].values, float(row["fit_seconds"]), float(row["predict_seconds"])]
-        lines.append([str(method), *(_number(value) for value in numbers)])
+        lines.append([str(method), *(format_number(value) for value in numbers)])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     shown = [
         "  ".join([line[0].ljust(widths[0]), *(t.rjust(w) for t, w in zip(line[1:], widths[1:], strict=True))])

@@ -19,6 +19,8 @@ from typing import overload
 import numpy as np
 import xarray as xr
 
+from specinvert.diagnostics.truth import KNOWN, is_given
+
 GRID_TOLERANCE = 0.05
 """Coordinates agree when they differ by less than this share of their smallest step."""
 
@@ -174,7 +176,10 @@ def format_table(table: xr.Dataset) -> str:
     labels = ["parameter", *(["units"] if "units" in table.coords else [])]
     numbers = [str(name) for name, values in table.data_vars.items() if values.dims == ("parameter",)]
     columns = [[name, *(str(v) for v in table[name].values)] for name in labels]
-    columns += [[name, *(_number(v) for v in table[name].values)] for name in numbers]
+    given = is_given(table)
+    for name in numbers:
+        scores = zip(table[name].values, given, strict=True)
+        columns.append([name, *(KNOWN if known and name != "n" else format_number(v) for v, known in scores)])
     widths = [max(map(len, column)) for column in columns]
     lines = []
     for row in zip(*columns, strict=True):
@@ -299,5 +304,6 @@ def _scalar(value: xr.DataArray) -> xr.DataArray:
     return value.reset_coords(drop=True)
 
 
-def _number(value: float | int) -> str:
+def format_number(value: float | int) -> str:
+    """A number as tables show it: integers whole, others to four digits."""
     return str(value) if isinstance(value, (int, np.integer)) else f"{value:.4g}"

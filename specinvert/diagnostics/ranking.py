@@ -22,7 +22,7 @@ import numpy as np
 import xarray as xr
 
 from specinvert.cubes.units import check_units
-from specinvert.diagnostics.metrics import _number
+from specinvert.diagnostics.metrics import format_number
 
 if TYPE_CHECKING:
     from specinvert.cubes.bands import Bands
@@ -117,7 +117,7 @@ def format_ranking(table: xr.Dataset) -> str:
     a                      4  2
     """
     columns = [["model", *map(str, table["model"].values)]]
-    columns += [[str(name), *map(_number, values.values)] for name, values in table.data_vars.items()]
+    columns += [[str(name), *map(format_number, values.values)] for name, values in table.data_vars.items()]
     widths = [max(map(len, column)) for column in columns]
     return "\n".join(
         "  ".join(

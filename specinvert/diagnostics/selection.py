@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from specinvert.diagnostics.metrics import _number
+from specinvert.diagnostics.metrics import format_number
 
 CRITERIA = {"bic": "bic", "aic": "aic", "icl": "icl", "held_out": "held_out_log_likelihood"}
 """The variable of each criterion; the greatest held-out likelihood is the best, the least of the others."""
@@ -74,4 +74,4 @@ def _cell(value: float | bool) -> str:
         return "yes" if value else "no"
     if np.isnan(value):
         return "-"
-    return f"{value:.0f}" if value == int(value) or abs(value) >= 1e4 else _number(value)
+    return f"{value:.0f}" if value == int(value) or abs(value) >= 1e4 else format_number(value)

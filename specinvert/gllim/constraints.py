@@ -72,6 +72,8 @@ class Constraints:
                 raise ValueError(f"fixed names {name!r}, which is not one of {', '.join(map(repr, FIXABLE))}")
         if self.gamma == "flat" and {"c", "Gamma"} & set(self.fixed):
             raise ValueError("gamma='flat' leaves no prior on the parameters: do not fix its c or Gamma")
+        if self.sigma_blocks == AUTO and "Sigma" in self.fixed:
+            raise ValueError("sigma_blocks='auto' finds the groups of a Sigma to estimate: name those of a fixed one")
         if self.tied_pi and "pi" in self.fixed:
             raise ValueError("tied_pi=True and fixed weights exclude each other: give one of them")
 

@@ -36,6 +36,9 @@ SINGULAR = 1e-14
 """Smallest share of a band's own variance that float64 sums can tell from zero."""
 
 
+Bands = NDArray[np.intp] | slice
+
+
 class Structure(ABC):
     """What the algorithm needs of K covariances that share a structure."""
 
@@ -219,11 +222,23 @@ class Diag(_Diagonal):
         return 1.0 / compact
 
 
-class Full(Structure):
+class Correlated(Structure):
+    """What full and block share."""
+
+    rows = 16 * TILE_ROWS
+
+    @abstractmethod
+    def split(self, compact: Array) -> Iterator[tuple[Bands, Array]]:
+        """Each group's bands (m,) and covariances (K, m, m)."""
+
+
+class Full(Correlated):
     """``Sigma_k`` unconstrained: the only structure that holds D x D arrays."""
 
     name = "full"
-    rows = 16 * TILE_ROWS
+
+    def split(self, compact: Array) -> Iterator[tuple[Bands, Array]]:
+        yield slice(None), compact
 
     def n_free(self, n_bands: int) -> int:
         return n_bands * (n_bands + 1) // 2
@@ -296,7 +311,7 @@ STRUCTURES: dict[str, Structure] = {s.name: s for s in (FULL, Diag(), Iso())}
 """The structures that a name alone tells."""
 
 
-class Block(Structure):
+class Block(Correlated):
     """``Sigma_k`` zero between groups of bands, unconstrained within them.
 
     ``labels`` (D,) say which group a band is in. The compact form holds the groups' covariances one after the other, in
@@ -304,7 +319,6 @@ class Block(Structure):
     """
 
     name = "block"
-    rows = Full.rows
 
     def __init__(self, labels: Sequence[int] | NDArray[np.intp]) -> None:
         names = np.asarray(labels)
@@ -321,7 +335,6 @@ class Block(Structure):
             self.start[bands], self.rank[bands], self.size[bands] = start, np.arange(len(bands)), len(bands)
 
     def split(self, compact: Array) -> Iterator[tuple[NDArray[np.intp], Array]]:
-        """Each group's bands (m,) and covariances (K, m, m)."""
         for bands, part in zip(self.groups, self.parts, strict=True):
             yield bands, compact[:, part].reshape(len(compact), len(bands), len(bands))
 

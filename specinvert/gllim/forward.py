@@ -105,7 +105,7 @@ class ForwardTerms:
 
     Attributes
     ----------
-    theta : as given, blocks of Sigma made full: what is done row by row knows no blocks.
+    theta : as given.
     residuals : log-densities of y less what the known and the prior mean explain, x_R integrated out.
     shift : (D,) mean spectrum under the model, subtracted from all spectra.
     covariance : (K, r, r) Sigma*_k. root : (K, r, r) triangular root of it.
@@ -133,7 +133,7 @@ class ForwardTerms:
         regression = prior.regression.copy()
         regression[:, :, -1] -= shift
         return cls(
-            theta=theta.with_full_noise() if theta.constraints.sigma == "block" else theta,
+            theta=theta,
             prior=prior,
             residuals=structure.log_joint(theta.Sigma, regression, basis, signal),
             shift=shift,

@@ -213,8 +213,10 @@ def _prior_covariance(spread: Array, share: Array, constraints: Constraints, flo
     tied = constraints.tied_gamma != "volume" and bool(constraints.tied_gamma)
     compact = tie_and_clip(structure.compact(spread), share, structure, tied, floor.parameters, floor.ratio)
     if constraints.tied_gamma == "volume":
-        side = np.exp(structure.log_det(compact, n_t) / n_t)
-        compact = compact * (share @ side / side).reshape(-1, *[1] * (compact.ndim - 1))
+        told, side = ~structure.singular(compact, floor.parameters), np.zeros(len(share))
+        side[told] = np.exp(structure.log_det(compact[told], n_t) / n_t)
+        factor = np.where(told, share @ side / np.where(told, side, 1.0), 1.0)
+        compact = compact * factor.reshape(-1, *[1] * (compact.ndim - 1))
     return structure.dense(compact, n_t)
 
 

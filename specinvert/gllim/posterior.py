@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Array
+from .covariance import Correlated
 from .forward import ForwardTerms, Prior, log_sum
 from .kernels import NEGLIGIBLE, normalize_rows
 from .mixture import Mixture
@@ -28,7 +29,7 @@ from .workspace import Workspace
 BLOCK_ROWS = 4 * TILE_ROWS
 """Spectra a block: with BLAS in one thread, a spectrum's posterior has the same bits in whatever company it comes."""
 LEAST_ROWS = 64
-"""Rows that share bands, noise and known parameters for which theta is worth preparing, unless Sigma is full."""
+"""Rows that share bands, noise and known parameters for which theta is worth preparing, if Sigma is diagonal."""
 Rows = slice | NDArray[np.intp] | NDArray[np.bool_]
 MANY_PATTERNS, LONG = 100, 10.0
 """Patterns, each with factors of K covariances of its own, above which a warning says how many seconds they take, if it
@@ -217,7 +218,7 @@ def _grouped(
 ) -> Iterator[Block]:
     """Blocks of rows by what they share: bands, known parameters, noise."""
     theta = terms.theta
-    full, n_t = theta.constraints.sigma == "full", theta.n_parameters
+    correlated, n_t = isinstance(theta.structure, Correlated), theta.n_parameters
     valid = np.isfinite(spectra[rows])
     enough = valid.sum(axis=1) >= max(1, given.least_bands)
     rows, valid = rows[enough], valid[enough]
@@ -226,18 +227,18 @@ def _grouped(
     known = np.full((len(rows), n_t), np.nan) if given.known is None else given.known[rows]
     added = None if given.added is None else given.added[rows]
     columns = [np.packbits(valid, axis=1), np.packbits(~np.isnan(known), axis=1)]
-    if added is not None and (not full or added.shape[1] > 1):
+    if added is not None and (not correlated or added.shape[1] > 1):
         columns.append(np.ascontiguousarray(added).view(np.uint8).reshape(len(rows), -1))
     members = list(alike(np.concatenate(columns, axis=1)))
     single: dict[tuple[int, ...], list[NDArray[np.intp]]] = {}
-    clock = _Clock(len(members) if full else 0)
+    clock = _Clock(len(members) if correlated else 0)
     for group in members:
         first = group[0]
         s = tuple(int(i) for i in np.flatnonzero(~np.isnan(known[first])))
         bands = np.flatnonzero(valid[first])
         noise = None if added is None else added[group]
         shared = noise is None or bool((noise == noise[0]).all())
-        if not full and len(group) < LEAST_ROWS:
+        if not correlated and len(group) < LEAST_ROWS:
             single.setdefault(s, []).append(group)
             continue
         if shared:
@@ -281,9 +282,9 @@ class _Clock:
         total = self.seconds / self.done * self.patterns
         if self.done == 3 and self.patterns > MANY_PATTERNS and total >= LONG:
             warnings.warn(
-                f"{self.patterns} patterns of missing bands or noise, each with factors of its own for a full Sigma: "
-                f"about {total:.0f} s a block; share noise between pixels, drop bands that are often missing, or use "
-                "sigma='diag'",
+                f"{self.patterns} patterns of missing bands or noise, each with factors of its own for a full or block "
+                f"Sigma: about {total:.0f} s a block; share noise between pixels, drop bands that are often missing, "
+                "or use sigma='diag'",
                 UserWarning,
                 stacklevel=2,
             )

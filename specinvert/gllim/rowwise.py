@@ -7,13 +7,14 @@ C H^-1 C', H = I + C' A' P A C; the squared distance is (r - A C u)' P (r - A C 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .arrays import Array
+from .covariance import Bands, Correlated
 from .forward import Prior, log_sum
 from .kernels import compiled, normalize_rows, summing
 from .mixture import Mixture
@@ -175,8 +176,8 @@ class RowPosterior:
 def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: Array, known: Array) -> RowPosterior:
     """Posteriors of spectra (n, D), NaN where missing, with noise variances ``added`` (n, D) or (n, 1).
 
-    ``known`` (n, s) are the values of the prior's known parameters. With a full Sigma spectra are turned to the
-    eigenvectors of each Sigma_k: no band may be missing and ``added`` must be (n, 1).
+    ``known`` (n, s) are the values of the prior's known parameters. With a full or block Sigma spectra are turned to
+    the eigenvectors of each Sigma_k: no band may be missing and ``added`` must be (n, 1).
     """
     n, size, n_components = len(spectra), len(prior.unknown), theta.n_components
     finite = np.isfinite(spectra)
@@ -195,7 +196,7 @@ def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: A
         maps = root[k].T @ prior.maps[k].T
         turned = values
         if turn is not None:
-            turned, regression, maps = values @ turn, regression @ turn, maps @ turn
+            turned, regression, maps = turn(values), turn(regression), turn(maps)
         scale = float(np.exp(np.log(own).mean()))
         solve_rows(turned, valid, x, regression, own, added, scale, maps, distance, log_det, u, inverse)
         log_joint[:, k] -= 0.5 * (log_det + n_valid * (np.log(scale) + LOG_2PI) + distance)
@@ -207,11 +208,30 @@ def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: A
     return RowPosterior(Mixture(log_joint, means, covariances), total - log_sum(log_prior), squared)
 
 
-def _variances(theta: GLLiMParameters) -> Iterator[tuple[Array, Array | None]]:
-    """Variances (D,) of each component, and the eigenvectors (D, D) on which they are those of a full Sigma."""
+Turn = Callable[[Array], Array]
+
+
+def _variances(theta: GLLiMParameters) -> Iterator[tuple[Array, Turn | None]]:
+    """Variances (D,) of each component, and what turns rows (n, D) to the axes on which they are those of Sigma."""
+    structure = theta.structure
     for sigma in theta.Sigma:
-        if theta.constraints.sigma == "full":
-            own, turn = np.linalg.eigh(sigma)
-            yield own, turn
+        if isinstance(structure, Correlated):
+            yield _turned([(bands, own[0]) for bands, own in structure.split(sigma[None])], theta.n_bands)
         else:
             yield np.broadcast_to(sigma, (theta.n_bands,)).copy(), None
+
+
+def _turned(parts: Sequence[tuple[Bands, Array]], n_bands: int) -> tuple[Array, Turn]:
+    """Eigenvalues (D,) of a covariance given in its blocks, and what turns rows to their eigenvectors."""
+    found = [(bands, *np.linalg.eigh(own)) for bands, own in parts]
+    variances = np.empty(n_bands)
+    for bands, values, _ in found:
+        variances[bands] = values
+
+    def turn(rows: Array) -> Array:
+        turned = np.empty(rows.shape)
+        for bands, _, vectors in found:
+            turned[:, bands] = rows[:, bands] @ vectors
+        return turned
+
+    return variances, turn

@@ -185,21 +185,27 @@ def _group_by_group(scatter: Array, noise: Array, spread: Array, structure: Stru
     groups = list(np.arange(n_bands)[None] if isinstance(structure, Full) else np.arange(n_bands)[:, None])
     if isinstance(structure, Block):
         groups = structure.groups
-    inverse = np.linalg.inv(noise + spread @ spread.transpose(0, 2, 1))
+    total = noise + spread @ spread.transpose(0, 2, 1)
+    inverse = np.linalg.inv(total)
     least = max(floor.ratio, SINGULAR) * floor.spectra
     for bands in groups:
         columns = inverse[:, :, bands]
-        inner = np.linalg.inv(columns[:, bands])
-        wanted = inner @ (columns.transpose(0, 2, 1) @ scatter @ columns) @ inner
-        wanted = 0.5 * (wanted + wanted.transpose(0, 2, 1))
-        wanted += SINGULAR * np.trace(wanted, axis1=1, axis2=2)[:, None, None] * np.eye(len(bands))
+        if len(bands) == n_bands:
+            inner, wanted = total, scatter
+        else:
+            inner = np.linalg.inv(columns[:, bands])
+            wanted = inner @ (columns.transpose(0, 2, 1) @ scatter @ columns) @ inner
+            wanted = 0.5 * (wanted + wanted.transpose(0, 2, 1))
+        sizes, directions = np.linalg.eigh(wanted)
+        sizes = np.maximum(sizes, SINGULAR * np.maximum(sizes[:, -1:], least[bands].max()))
+        back = directions.transpose(0, 2, 1) / np.sqrt(sizes)[:, :, None]
         own = noise[:, bands[:, None], bands]
-        root = np.linalg.cholesky(wanted)
-        half = np.linalg.solve(root, inner - own + np.diag(least[bands]))
-        values, vectors = np.linalg.eigh(np.linalg.solve(root, half.transpose(0, 2, 1)))
-        turned = root @ vectors
-        change = (turned * np.maximum(values, 1.0)[:, None]) @ turned.transpose(0, 2, 1) - inner
-        noise[:, bands[:, None], bands] = own + change
+        values, vectors = np.linalg.eigh(back @ (inner - own + np.diag(least[bands])) @ back.transpose(0, 2, 1))
+        turned = (directions * np.sqrt(sizes)[:, None]) @ vectors
+        above = np.maximum(values, 1.0) - values
+        found = (turned * above[:, None]) @ turned.transpose(0, 2, 1) + np.diag(least[bands])
+        noise[:, bands[:, None], bands] = found
+        change = found - own
         gain = change @ np.linalg.inv(np.eye(len(bands)) + columns[:, bands] @ change)
         inverse = inverse - columns @ gain @ columns.transpose(0, 2, 1)
     return noise

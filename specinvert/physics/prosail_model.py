@@ -1,4 +1,4 @@
-"""A training set of vegetation canopies: PROSPECT-D and SAIL as the `prosail` package computes them.
+"""Training sets of leaves and of vegetation canopies: PROSPECT-D and SAIL as the `prosail` package computes them.
 
 `prosail` is optional and imported when first used.  Imports NumPy, SciPy and xarray;
 bands are averaged by `cubes.responses`.
@@ -28,7 +28,7 @@ _LEAST_COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class CanopyParameter:
-    """One parameter of PROSAIL: its prior, and its labels.
+    """One parameter of PROSPECT or PROSAIL: its prior, and its labels.
 
     The prior is uniform, or a normal distribution cut to the range where `mean` and `std` are given.
     """
@@ -74,6 +74,11 @@ PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
 )
 """PROSAIL's parameters and the priors `simulate_prosail` draws from."""
 
+LEAF_PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
+    {name: PARAMETERS[name] for name in list(PARAMETERS)[: list(PARAMETERS).index("lai")]}
+)
+"""Those of the leaf alone: PROSPECT's parameters and the priors `simulate_prospect` draws from."""
+
 
 def simulate_prosail(
     n_samples: int,
@@ -114,7 +119,7 @@ def simulate_prosail(
     if n_samples < 1:
         raise ValueError(f"n_samples is {n_samples}; ask for at least 1 canopy")
     target, weights = (None, None) if sensor is None else _bands(sensor)
-    values = _draw(n_samples, priors or {}, seed)
+    values = _draw(n_samples, PARAMETERS, priors or {}, seed)
     try:
         from prosail import run_prosail
     except ImportError as error:
@@ -130,43 +135,110 @@ def simulate_prosail(
             psoil=dryness,
         )
         spectra[row] = fine if weights is None else weights @ fine
+    return _labelled(
+        {"reflectance": (spectra, reflectance_attrs())}, values, PARAMETERS, target, "PROSPECT-D and 4SAIL"
+    )
+
+
+def simulate_prospect(
+    n_samples: int,
+    *,
+    priors: Mapping[str, Prior] | None = None,
+    sensor: Any = None,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Make a training set of leaf reflectances and transmittances by PROSPECT-D (prosail).
+
+    Parameters
+    ----------
+    n_samples
+        How many leaves, at least 1.
+    priors
+        Other priors for some of `LEAF_PARAMETERS`, as `simulate_prosail` takes them.
+    sensor
+        Bands to average to, as `simulate_prosail` takes them; None keeps the 2101 wavelengths from 400 to 2500 nm.
+    seed
+        Of the Latin hypercube, which depends on nothing else but n_samples.
+
+    Returns
+    -------
+    Dataset with `reflectance` and `transmittance` (sample, band), directional-hemispherical factors, the sensor's
+    coordinates (or `wavelength` in nm), and all of `LEAF_PARAMETERS` over sample, with units and long names. No noise
+    is added. To train on one of the two spectra name it: ``inverter.fit(leaves, spectra="reflectance")``.
+
+    Raises
+    ------
+    ImportError
+        If `prosail` is not installed.
+    ValueError
+        If an argument is out of range, a name is unknown, or a band lies by more than 10 % outside 400 to 2500 nm.
+    """
+    if n_samples < 1:
+        raise ValueError(f"n_samples is {n_samples}; ask for at least 1 leaf")
+    target, weights = (None, None) if sensor is None else _bands(sensor)
+    values = _draw(n_samples, LEAF_PARAMETERS, priors or {}, seed)
+    try:
+        from prosail import run_prospect
+    except ImportError as error:
+        raise ImportError("simulate_prospect needs the package prosail; pip install prosail") from error
+    spectra = np.empty((2, n_samples, _GRID_NM.size if weights is None else len(weights)))
+    for row, (structure, chl, car, ant, brown, water, dry) in enumerate(zip(*values.values(), strict=True)):
+        _, *fine = run_prospect(structure, chl, car, brown, water, dry, ant=ant, prospect_version="D")
+        for side, of_leaf in enumerate(fine):
+            spectra[side, row] = of_leaf if weights is None else weights @ of_leaf
+    sides = {
+        "reflectance": (spectra[0], {"units": "1", "long_name": "leaf directional-hemispherical reflectance"}),
+        "transmittance": (spectra[1], {"units": "1", "long_name": "leaf directional-hemispherical transmittance"}),
+    }
+    return _labelled(sides, values, LEAF_PARAMETERS, target, "PROSPECT-D")
+
+
+def _labelled(
+    spectra: Mapping[str, tuple[FloatArray, dict[str, str]]],
+    values: Mapping[str, FloatArray],
+    parameters: Mapping[str, CanopyParameter],
+    target: Sensor | None,
+    model: str,
+) -> xr.Dataset:
     dim = "wavelength" if target is None else target.dim
     return xr.Dataset(
         {
-            "reflectance": (("sample", dim), spectra, reflectance_attrs()),
-            **{name: ("sample", value, PARAMETERS[name].attrs) for name, value in values.items()},
+            **{name: (("sample", dim), array, attrs) for name, (array, attrs) in spectra.items()},
+            **{name: ("sample", value, parameters[name].attrs) for name, value in values.items()},
         },
         coords={dim: (dim, _GRID_NM, wavelength_attrs())} if target is None else target.coords,
-        attrs={"source": "PROSPECT-D and 4SAIL by prosail"},
+        attrs={"source": f"{model} by prosail"},
     )
 
 
 def _bands(sensor: Any) -> tuple[Sensor, FloatArray]:
-    """The sensor's bands and the weights (band, 2101) of PROSAIL's wavelengths in each."""
+    """The sensor's bands and the weights (band, 2101) of the models' wavelengths in each."""
     target = read_sensor(sensor, reach=1.5)
     weights, covered = band_weights(target.response, Cells.of(_GRID_NM, None))
     poor = covered < _LEAST_COVERAGE
     if poor.any():
         raise ValueError(
-            f"band at {target.centre[poor][0]:g} nm lies outside 400 to 2500 nm, which PROSAIL covers, by "
+            f"band at {target.centre[poor][0]:g} nm lies outside 400 to 2500 nm, which the model covers, by "
             f"{100 * (1 - covered[poor][0]):.0f} %; leave it out"
         )
     return target, weights
 
 
-def _draw(n: int, priors: Mapping[str, Prior], seed: int) -> dict[str, FloatArray]:
-    """All parameters, in the order of `PARAMETERS`."""
-    unknown = [name for name in priors if name not in PARAMETERS]
+def _draw(
+    n: int, parameters: Mapping[str, CanopyParameter], priors: Mapping[str, Prior], seed: int
+) -> dict[str, FloatArray]:
+    """All parameters, in their order."""
+    unknown = [name for name in priors if name not in parameters]
     if unknown:
-        raise ValueError(f"priors names {', '.join(unknown)}; choose from {', '.join(PARAMETERS)}")
-    chosen = dict(PARAMETERS)
+        raise ValueError(f"priors names {', '.join(unknown)}; choose from {', '.join(parameters)}")
+    chosen = dict(parameters)
     followers = {}
     for name, prior in priors.items():
         if callable(prior):
             followers[name] = prior
         else:
             chosen[name] = _with_prior(name, chosen[name], prior)
-    unit = qmc.LatinHypercube(len(PARAMETERS), rng=np.random.default_rng(seed)).random(n).T
+    unit = qmc.LatinHypercube(len(parameters), rng=np.random.default_rng(seed)).random(n).T
     values = {name: p.from_unit(u) for (name, p), u in zip(chosen.items(), unit, strict=True)}
     free = MappingProxyType({name: value for name, value in values.items() if name not in followers})
     for name, follow in followers.items():
