@@ -8,15 +8,18 @@ import matplotlib
 import numpy as np
 import pytest
 import xarray as xr
-from matplotlib.colors import to_rgba
+from matplotlib.colors import LogNorm, to_rgba
 from matplotlib.figure import Figure
 
 import specinvert  # noqa: F401  (registers .gllim)
+from specinvert.cubes.outputs import flag_attrs
 from specinvert.diagnostics.evaluation_plots import MAX_POINTS
+from specinvert.diagnostics.layout import fitting_dpi, new_figure, title_of, with_units
 from specinvert.diagnostics.map_plots import MAX_SIDE
 from specinvert.diagnostics.metrics import evaluation
 from specinvert.diagnostics.plots import plot_evaluation, plot_maps, plot_results, plot_table, save_figure
 from specinvert.diagnostics.table_plots import MAX_BARS, MAX_ROWS
+from specinvert.diagnostics.wording import legible, percent
 
 MASKS = np.array([1, 2, 4], dtype=np.uint8)
 MEANINGS = "nodata partial_bands out_of_domain"
@@ -58,7 +61,7 @@ def images(figure):
 
 
 def legend_texts(figure):
-    return [text.get_text() for ax in figure.axes if ax.get_legend() for text in ax.get_legend().get_texts()]
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
 def test_a_row_a_parameter_and_a_column_a_layer(maps, truth):
@@ -173,6 +176,97 @@ def test_names_and_units_with_dollar_signs_are_drawn_as_they_are(maps, tmp_path)
     odd[r"$\frac{ice"].attrs["units"] = "$m^$"
     save_figure(plot_maps(odd), tmp_path / "odd.png", dpi=30)
     save_figure(plot_table(odd.isel(y=0)), tmp_path / "table.png", dpi=30)
+
+
+def overlaps(figure):
+    """Texts of a figure that are cut off at its edges, after it was drawn."""
+    figure.canvas.draw()
+    page = figure.bbox
+    drawn = [text for ax in figure.axes for text in (ax.title, ax.xaxis.label, ax.yaxis.label)]
+    drawn += [text for legend in figure.legends for text in legend.get_texts()]
+    boxes = {text.get_text(): text.get_window_extent() for text in drawn if text.get_text() and text.get_visible()}
+    return [text for text, box in boxes.items() if box.x0 < -1 or box.y0 < -1 or box.x1 > page.x1 or box.y1 > page.y1]
+
+
+def flagged_maps(shape, names=("ice",), **attrs):
+    """Maps of any shape with deviations and every flag, without coordinates."""
+    rng = np.random.default_rng(1)
+    maps = xr.Dataset({name: (("y", "x"), rng.random(shape), attrs) for name in names})
+    maps = maps.assign({f"{name}_std": 0.1 + 0.0 * maps[name] for name in names})
+    maps["quality_flag"] = (("y", "x"), rng.choice([0, 1, 2, 4, 8, 16, 32], shape).astype(np.uint8), flag_attrs())
+    return maps
+
+
+LONG = "equivalent_water_thickness_of_the_upper_canopy_layer_including_stems_and_understorey"
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "units"),
+    [
+        ((20, 20), tuple(f"p{i}" for i in range(3)), "um"),
+        ((20, 24), (LONG,), "kilograms of water per square metre of horizontal ground"),
+        ((10, 400), ("ice", "dust"), "um"),
+        ((400, 10), ("ice", "dust"), "um"),
+    ],
+    ids=["many", "long", "wide", "tall"],
+)
+def test_no_text_is_cut_off(shape, names, units):
+    assert overlaps(plot_maps(flagged_maps(shape, names, units=units))) == []
+
+
+def test_very_long_scenes_are_compressed_and_say_so_and_wide_ones_stand_in_rows():
+    wide, tall = plot_maps(flagged_maps((10, 400))), plot_maps(flagged_maps((400, 10)))
+    assert [ax.get_title() for ax in images(wide)] == ["ice, estimated", "ice, uncertainty (std)", "quality flag"]
+    labels = [ax.get_xlabel() for ax in wide.axes] + [ax.get_ylabel() for ax in tall.axes]
+    assert "x (number), compressed 6.7 times" in labels
+    assert "ice\ny (number), compressed 6.7 times" in labels
+
+
+def test_one_row_or_column_of_pixels_is_drawn_as_rows_and_single_entries_do_not_count():
+    maps = flagged_maps((1, 30))
+    for line in (maps, maps.transpose("x", "y"), maps.expand_dims(time=1)):
+        (ax,) = plot_results(line).axes
+        assert len(ax.lines[0].get_data()[0]) == 30
+    assert len(images(plot_results(flagged_maps((4, 5)).expand_dims(time=1)))) == 3
+
+
+def test_parameters_known_in_advance_are_named_and_not_drawn():
+    maps = flagged_maps((6, 7), ("ice", "angle"))
+    maps["angle"], maps["angle_std"] = 0.0 * maps.angle + 30.0, 0.0 * maps.angle
+    for figure, axes in ((plot_maps(maps), 3), (plot_table(maps.isel(y=0)), 1)):
+        assert figure.get_suptitle() == "Known in advance, not drawn: angle = 30"
+        assert len(images(figure) or figure.axes) == axes
+    assert len(images(plot_maps(maps, parameters=["angle"]))) == 3
+
+
+def test_true_parameters_may_be_coordinates(maps, truth):
+    given = truth.set_coords(["ice", "grain_size"]).assign_coords(scene="a", cloud=(("y", "x"), np.zeros((12, 20))))
+    assert len(images(maps.gllim.plot(truth=given))) == 6
+    rows = given.isel(y=0, drop=True)
+    assert len(maps.isel(y=0).gllim.plot(truth=rows).axes) == 2
+
+
+def test_positive_values_over_decades_have_logarithmic_colours():
+    maps = flagged_maps((20, 20))
+    maps["ice"] = 10 ** (4 * maps.ice)
+    value, std = (ax.images[0].norm for ax in images(plot_maps(maps))[:2])
+    assert isinstance(value, LogNorm)
+    assert not isinstance(std, LogNorm)
+    maps["ice"][0, 0] = 0.0
+    assert not isinstance(images(plot_maps(maps))[0].images[0].norm, LogNorm)
+
+
+def test_unseen_characters_go_and_long_text_is_broken_into_lines():
+    assert legible("a\x00b\u202ec\u200f") == "a bc"
+    assert title_of("a" * 200).count("\n") == 2
+    assert max(map(len, title_of(LONG).split("\n"))) <= 28
+    assert with_units("lai", "m2 m-2") == "lai (m2 m-2)"
+    assert [percent(share) for share in (1.0, 0.9999, 0.123, 0.0004)] == ["100 %", "99.99 %", "12 %", "0.04 %"]
+
+
+def test_a_figure_of_very_many_panels_has_as_many_pixels_as_can_be_drawn():
+    figure = new_figure(2.0, 900.0)
+    assert fitting_dpi(figure, 150.0) * 900.0 <= 2**16
 
 
 def test_lazy_maps_are_computed_once(maps, truth):

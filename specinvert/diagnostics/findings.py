@@ -15,6 +15,7 @@ import xarray as xr
 
 from specinvert.cubes.bands import Bands
 from specinvert.diagnostics.flags import NODATA
+from specinvert.diagnostics.wording import percent
 from specinvert.gllim.tail import distance_at
 from specinvert.io.model import Model
 
@@ -123,7 +124,7 @@ def band_findings(spectra: np.ndarray, bands: Bands, of: str) -> list[Finding]:
         found.append(
             Finding(
                 f"Bands of the {of} are missing",
-                f"{int(missing.sum())} of {bands.size} bands lack values, in {_percent(share)} of the spectra with "
+                f"{int(missing.sum())} of {bands.size} bands lack values, in {percent(share)} of the spectra with "
                 f"data on average: {_names(bands, missing)}.",
                 "Check the bad-band list. Leave bands out of training that the sensor does not deliver.",
             )
@@ -156,7 +157,7 @@ def evaluation_findings(evaluation: xr.Dataset) -> list[Finding]:
             Finding(
                 "The test set is small",
                 f"{least} pairs of truth and estimate leave the share in 90 % intervals uncertain by "
-                f"{_percent(2 * np.sqrt(0.09 / least))}.",
+                f"{percent(2 * np.sqrt(0.09 / least))}.",
                 f"Evaluate on {FEW_PAIRS} simulations or more.",
             )
         )
@@ -172,12 +173,12 @@ def map_findings(shares: Mapping[str, float]) -> list[Finding]:
     found = []
     if nodata > MUCH_NODATA:
         todo = "Check that the fill value and the mask are right."
-        found.append(Finding("Much of the scene has no data", f"{_percent(nodata)} of the pixels.", todo))
+        found.append(Finding("Much of the scene has no data", f"{percent(nodata)} of the pixels.", todo))
     for name, limit in FLAG_LIMITS.items():
         share = shares.get(name, 0.0) / (1.0 - nodata)
         if share > limit:
             title = f"Many pixels are flagged: {name.replace('_', ' ')}"
-            what = f"{_percent(share)} of the pixels with data have this flag; more than {_percent(limit)} is unusual."
+            what = f"{percent(share)} of the pixels with data have this flag; more than {percent(limit)} is unusual."
             found.append(Finding(title, what, _FLAG_ADVICE[name], name == "out_of_domain" and share > 0.5))
     return found
 
@@ -277,7 +278,7 @@ def _errors(scores: Mapping[str, Mapping[str, float]]) -> list[Finding]:
         )
     for side, sign in (("high", 1.0), ("low", -1.0)):
         biased = {
-            name: f"{bias:.3g} ({_percent(abs(bias) / scores['rmse'][name])} of the RMSE)"
+            name: f"{bias:.3g} ({percent(abs(bias) / scores['rmse'][name])} of the RMSE)"
             for name, bias in scores["bias"].items()
             if sign * bias > LARGE_BIAS * scores["rmse"][name] > 0
         }
@@ -294,8 +295,8 @@ def _errors(scores: Mapping[str, Mapping[str, float]]) -> list[Finding]:
 
 
 def _coverage(shares: Mapping[str, float]) -> list[Finding]:
-    narrow = {name: _percent(share) for name, share in shares.items() if share < LEAST_COVERAGE}
-    wide = {name: _percent(share) for name, share in shares.items() if share > MOST_COVERAGE}
+    narrow = {name: percent(share) for name, share in shares.items() if share < LEAST_COVERAGE}
+    wide = {name: percent(share) for name, share in shares.items() if share > MOST_COVERAGE}
     recalibrate = (
         "Recalibrate on simulations held out of training (inverter.recalibrate), or train with more components"
     )
@@ -341,7 +342,3 @@ def _names(bands: Bands, which: Any) -> str:
         else [f"{bands.wavelength[i]:.5g} nm" for i in places[:6]]
     )
     return ", ".join(shown) + (f" and {places.size - 6} more" if places.size > 6 else "")
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.4g} %"

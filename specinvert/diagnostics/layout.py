@@ -7,15 +7,15 @@ global state and no window is touched.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from specinvert.diagnostics.metrics import shared_parameters
+from specinvert.diagnostics.wording import legible, wrapped
 from specinvert.io.atomic import atomic_path
 
 if TYPE_CHECKING:
@@ -31,18 +31,24 @@ SOFT = "0.35"
 TITLE, SMALL = 10, 8
 """Font sizes of titles of panels, and of tick labels and remarks."""
 
+LINE = 28
+"""Characters of a line of a label."""
+
+MOST_PIXELS = 60_000
+"""Pixels a side of a figure that matplotlib can still draw."""
+
 PAIR_WIDTH = 7.4
 """Inches of a figure whose rows are a wide panel with a narrow one beside it."""
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """A blank figure of so many inches; ImportError where matplotlib is missing."""
+def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
+    """A blank figure of so many inches, "compressed" for images; ImportError where matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("plots need matplotlib; install it with: pip install 'specinvert[plot]'") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
 
@@ -92,7 +98,12 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 15
         If the folder does not exist or cannot be written.
     """
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=dpi)
+        figure.savefig(temporary, dpi=fitting_dpi(figure, dpi))
+
+
+def fitting_dpi(figure: Figure, dpi: float) -> float:
+    """Dots an inch, fewer where a figure of many panels would have more pixels than can be drawn."""
+    return min(dpi, MOST_PIXELS / float(max(figure.get_size_inches())))
 
 
 def require_figure(path: str | os.PathLike[str]) -> None:
@@ -104,13 +115,22 @@ def require_figure(path: str | os.PathLike[str]) -> None:
 
 
 def plain(text: object) -> str:
-    """Text from a file as matplotlib shows it unchanged: dollar signs start no formula, control characters go."""
-    return re.sub(r"[\x00-\x1f\x7f]+", " ", str(text)).replace("$", r"\$")
+    """Text from a file as matplotlib shows it: dollar signs start no formula, unseen characters go."""
+    return _no_formula(legible(text))
 
 
 def title_of(name: object) -> str:
-    """A parameter's name to read."""
-    return plain(name).replace("_", " ")
+    """A parameter's name to read, in up to three lines."""
+    return lines_of(legible(name).replace("_", " "), 3)
+
+
+def lines_of(text: str, most: int) -> str:
+    """Text from a file in up to so many lines of a label."""
+    return _no_formula(wrapped(legible(text), LINE, most))
+
+
+def _no_formula(text: str) -> str:
+    return text.replace("$", r"\$")
 
 
 def units_of(*attrs: Mapping[Any, Any]) -> str:
@@ -119,9 +139,18 @@ def units_of(*attrs: Mapping[Any, Any]) -> str:
     return "" if found == "1" else found
 
 
+def short_units(units: str) -> str:
+    """Units for within a line: shortened where they are a sentence."""
+    return lines_of(units, 1)
+
+
 def with_units(label: str, units: str) -> str:
-    """A label with the units in brackets, where there are any."""
-    return f"{label} ({plain(units)})" if units else label
+    """A label with the units in brackets, where there are any, on a line of their own where the label is long."""
+    if not units:
+        return label
+    shown = lines_of(f"({units})", 2)
+    fits = len(label.rpartition("\n")[2]) + len(shown) < LINE
+    return f"{label}{' ' if fits else chr(10)}{shown}"
 
 
 def chosen(maps: xr.Dataset, truth: xr.Dataset | None, parameters: Sequence[str] | None) -> list[str]:
@@ -136,6 +165,26 @@ def chosen(maps: xr.Dataset, truth: xr.Dataset | None, parameters: Sequence[str]
         if absent:
             raise ValueError(f"{label} lack {absent}; they hold {list(side.data_vars)}")
     return names
+
+
+def with_variables(truth: xr.Dataset | None, maps: xr.Dataset) -> xr.Dataset | None:
+    """The truth with those of its coordinates as variables that are maps, too."""
+    if truth is None:
+        return None
+    return truth.reset_coords([name for name in truth.coords if name in maps.data_vars and name not in truth.xindexes])
+
+
+def given_in_advance(maps: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
+    """Values of parameters that were known at inversion, std 0 everywhere, of maps in memory; none where all are."""
+    found = {}
+    for name in names:
+        spread = maps[f"{name}_std"].values if f"{name}_std" in maps else np.empty(0)
+        spread = spread[np.isfinite(spread)]
+        if spread.size and not spread.any():
+            values = maps[name].values[np.isfinite(maps[name].values)]
+            ends = (float(values.min()), float(values.max())) if values.size else ()
+            found[name] = " to ".join(dict.fromkeys(f"{end:.4g}" for end in ends))
+    return found if len(found) < len(names) else {}
 
 
 def robust_limits(*arrays: np.ndarray) -> tuple[float, float]:

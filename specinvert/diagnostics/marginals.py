@@ -58,6 +58,13 @@ def marginals(model: Model, posterior: xr.Dataset, found: xr.Dataset) -> list[Ma
     return made
 
 
+def intervals(model: Model, found: xr.Dataset) -> list[Marginal]:
+    """Means and intervals alone, of the outputs ``found``: without densities."""
+    nothing = np.empty(0)
+    ends = ("", "_ci90_lower", "_ci90_upper")
+    return [Marginal(nothing, nothing, *(float(found[f"{name}{end}"]) for end in ends)) for name in model.names]
+
+
 def _has_composition(model: Model) -> bool:
     return any(entry.kind == "ilr" for entry in model.transforms.entries)
 

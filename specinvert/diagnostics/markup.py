@@ -8,6 +8,9 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from specinvert.diagnostics.layout import fitting_dpi
+from specinvert.diagnostics.wording import legible
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -27,7 +30,7 @@ def element(tag: str, *content: object, **attributes: object) -> Safe:
     '<p class="note">a &lt; b <b>bold</b></p>'
     """
     names = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{html.escape(str(value), quote=True)}"'
+        f' {name.rstrip("_").replace("_", "-")}="{html.escape(legible(value), quote=True)}"'
         for name, value in attributes.items()
     )
     return Safe(f"<{tag}{names}>{joined(content)}</{tag}>")
@@ -35,7 +38,7 @@ def element(tag: str, *content: object, **attributes: object) -> Safe:
 
 def joined(content: Iterable[object]) -> Safe:
     """Parts one after the other, escaped where they are plain."""
-    return Safe("".join(part if isinstance(part, Safe) else html.escape(str(part)) for part in content))
+    return Safe("".join(part if isinstance(part, Safe) else html.escape(legible(part)) for part in content))
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], words: Sequence[int] = ()) -> Safe:
@@ -65,9 +68,10 @@ def facts(rows: Iterable[tuple[str, object]]) -> Safe:
 def picture(figure: Figure, alt: str, caption: str) -> Safe:
     """A matplotlib figure within the page, as PNG, with the text that stands for it and the one below it."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    dpi = fitting_dpi(figure, DPI)
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
     source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-    width, height = (round(DPI * inches) for inches in figure.get_size_inches())
-    image = f'<img src="{source}" width="{width}" height="{height}" alt="{html.escape(alt, quote=True)}">'
-    frame = element("div", Safe(image), class_="scroll", tabindex=0, role="region", aria_label="Figure")
+    width, height = (round(dpi * inches) for inches in figure.get_size_inches())
+    image = f'<img src="{source}" width="{width}" height="{height}" alt="{html.escape(legible(alt), quote=True)}">'
+    frame = element("div", Safe(image), class_="scroll", tabindex=0, role="region", aria_label=f"Figure: {caption}")
     return element("figure", frame, element("figcaption", caption))

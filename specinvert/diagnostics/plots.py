@@ -13,9 +13,10 @@ import xarray as xr
 
 from specinvert.diagnostics.calibration_plots import plot_calibration
 from specinvert.diagnostics.evaluation_plots import plot_evaluation
-from specinvert.diagnostics.layout import chosen, save_figure
+from specinvert.diagnostics.layout import chosen, save_figure, with_variables
 from specinvert.diagnostics.map_plots import plot_maps
 from specinvert.diagnostics.ranking_plots import plot_ranking
+from specinvert.diagnostics.results import squeezed
 from specinvert.diagnostics.spectrum_plots import plot_spectrum
 from specinvert.diagnostics.table_plots import plot_table
 from specinvert.diagnostics.training_plots import plot_convergence, plot_training
@@ -45,7 +46,8 @@ def plot_results(
     Parameters
     ----------
     results
-        Estimates along one dimension or two, with their intervals, deviations and flags.
+        Estimates along one dimension or two, with their intervals, deviations and flags.  Dimensions of size 1 do
+        not count: images of one row or column are drawn as rows.
     truth
         True values on the same grid, or None.
     parameters
@@ -62,6 +64,8 @@ def plot_results(
     ValueError
         If a parameter is missing, has neither one dimension nor two, or the grids differ.
     """
+    truth = with_variables(truth, results)
     names = chosen(results, truth, parameters)
+    results, truth = squeezed(results, names), None if truth is None else squeezed(truth, names)
     draw = plot_table if all(results[name].ndim == 1 for name in names) else plot_maps
-    return draw(results, truth, names)
+    return draw(results, truth, parameters)

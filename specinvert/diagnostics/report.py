@@ -41,6 +41,7 @@ from specinvert.diagnostics.report_tables import (
 from specinvert.diagnostics.results import Results, read_results
 from specinvert.diagnostics.spectrum_plots import plot_spectrum
 from specinvert.diagnostics.training_plots import plot_convergence, plot_training, sampled_spectra
+from specinvert.diagnostics.wording import legible, percent
 from specinvert.io.atomic import atomic_path, check_target
 
 
@@ -121,7 +122,7 @@ def write_report(
     sections.insert(0, _findings(found, evaluated=test is not None))
 
     page = Template(files("specinvert.diagnostics").joinpath("report_template.html").read_text(encoding="utf-8"))
-    text = page.substitute(title=html.escape(title), body=_body(title, inverter.model_id, sections))
+    text = page.substitute(title=html.escape(legible(title)), body=_body(title, inverter.model_id, sections))
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return found
@@ -263,7 +264,7 @@ def _maps(inverter: FittedInverter, results: Results, found: list[Finding]) -> _
     parts = [provenance_facts(results.attrs), map_table(results, inverter.model_)]
     if shares:
         parts.append(flag_table(shares))
-    said = "; ".join(f"{name.replace('_', ' ')} {100 * share:.2g} %" for name, share in shares.items() if share > 0)
+    said = "; ".join(f"{name.replace('_', ' ')} {percent(share)}" for name, share in shares.items() if share > 0)
     parts.append(
         picture(
             results.draw(),

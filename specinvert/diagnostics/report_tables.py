@@ -13,6 +13,8 @@ from specinvert.diagnostics.layout import units_of
 from specinvert.diagnostics.markup import Safe, facts, table
 from specinvert.diagnostics.results import Results
 from specinvert.diagnostics.spectrum_plots import noise_variance
+from specinvert.diagnostics.truth import KNOWN, is_given
+from specinvert.diagnostics.wording import percent
 from specinvert.io.model import Model
 
 _SCORES = {
@@ -28,7 +30,12 @@ _SCORES = {
     "n": "pairs",
 }
 _SHARES = ("coverage_50", "coverage_90", "coverage_95", "calibration_error")
-_STRUCTURES = {"iso": "one variance for all bands", "diag": "a variance for each band", "full": "a full covariance"}
+_STRUCTURES = {
+    "iso": "one variance for all bands",
+    "diag": "a variance for each band",
+    "block": "a covariance for each group of bands",
+    "full": "a full covariance",
+}
 
 
 def model_facts(inverter: FittedInverter) -> Safe:
@@ -46,7 +53,7 @@ def model_facts(inverter: FittedInverter) -> Safe:
         ("Spectra", f"{model.spectra_name}{f' ({units})' if units else ''}, {_bands(model)}"),
         ("Components", f"{theta.n_components}{removed}{members}"),
         ("Latent dimensions", _latent(model)),
-        ("Noise model", f"{_STRUCTURES.get(constraints.sigma, constraints.sigma)}{tied}"),
+        ("Noise model", f"{_STRUCTURES[constraints.sigma]}{tied}"),
         ("Noise (std)", f"{_spread(deviation)}{f' {units}' if units else ''}"),
         ("Training", f"{model.n_samples:,} samples{_added_noise(model, units)}"),
         ("Iterations", f"{len(model.log_likelihoods)}, {'converged' if model.converged else 'not converged'}"),
@@ -84,8 +91,12 @@ def evaluation_table(scores: xr.Dataset) -> Safe:
     """Errors and coverage of each parameter."""
     columns = [name for name in _SCORES if name in scores]
     units = scores["units"].values if "units" in scores.coords else [""] * scores.sizes["parameter"]
+    given = is_given(scores)
     rows = [
-        (str(name), str(unit), *(_score(column, scores[column].values[i]) for column in columns))
+        (
+            *(str(name), str(unit)),
+            *(KNOWN if given[i] and c != "n" else _score(c, scores[c].values[i]) for c in columns),
+        )
         for i, (name, unit) in enumerate(zip(scores["parameter"].values, units, strict=True))
     ]
     caption = "Errors, in the parameter's units where they have any, and truths inside intervals of 50, 90 and 95 %"
@@ -100,12 +111,15 @@ def map_table(results: Results, model: Model) -> Safe:
         values = values[np.isfinite(values)]
         quantiles = np.quantile(values, [0.05, 0.5, 0.95]) if values.size else np.full(3, np.nan)
         spread = results.data[f"{name}_std"].median(skipna=True) if f"{name}_std" in results.data else np.nan
+        shown = [_number(value) for value in (*quantiles, float(spread))]
+        if float(spread) == 0.0 and not np.any(results.data[f"{name}_std"].values > 0):
+            shown[-1] = KNOWN
         i = model.names.index(name)
         rows.append(
             (
                 name,
                 units_of(results.data[name].attrs) or "1",
-                *(_number(value) for value in (*quantiles, float(spread))),
+                *shown,
                 f"{model.low[i]:.4g} to {model.high[i]:.4g}",
             )
         )
@@ -115,7 +129,7 @@ def map_table(results: Results, model: Model) -> Safe:
 
 def flag_table(shares: Mapping[str, float]) -> Safe:
     """Share of the pixels with each flag."""
-    rows = [(name.replace("_", " "), f"{100 * share:.3g} %") for name, share in shares.items()]
+    rows = [(name.replace("_", " "), percent(share)) for name, share in shares.items()]
     return table("Quality flags; a pixel may have several", ["flag", "share of pixels"], rows)
 
 

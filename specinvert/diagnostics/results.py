@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from specinvert.diagnostics.flags import FLAG_NAME, FLAG_VARIABLE, flag_shares
-from specinvert.diagnostics.layout import chosen
+from specinvert.diagnostics.layout import chosen, given_in_advance, with_variables
 from specinvert.diagnostics.map_plots import MapSample, draw_maps, sample_maps
 from specinvert.diagnostics.table_plots import plot_table
 
@@ -35,20 +35,35 @@ class Results:
 
     def draw(self) -> Figure:
         """The figure of `plot_maps` for images, of `plot_table` for rows."""
-        return plot_table(self.data, self.truth, self.names) if self.image is None else draw_maps(self.image)
+        if self.image is not None:
+            return draw_maps(self.image)
+        given = given_in_advance(self.data, self.names)
+        return plot_table(self.data, self.truth, [name for name in self.names if name not in given])
 
 
 def read_results(
     results: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None
 ) -> Results:
-    """Read results along one dimension or two, computed once; ValueError where they are neither, or grids differ."""
+    """Read results along one dimension or two, computed once; ValueError where they are neither, or grids differ.
+
+    Dimensions of size 1 do not count: images of one row or column are rows.
+    """
+    truth = with_variables(truth, results)
     names = chosen(results, truth, parameters)
+    results, truth = squeezed(results, names), None if truth is None else squeezed(truth, names)
     if all(results[name].ndim == 1 for name in names):
         data = results.compute()
         shares = flag_shares(data[FLAG_VARIABLE]) if FLAG_VARIABLE in data else None
         return Results(names, data, truth, _by_name(shares), results.attrs, None)
-    image = sample_maps(results, truth, names)
+    image = sample_maps(results, truth, names, leave_given=True)
     return Results(names, image.maps, image.truth, _by_name(image.shares), results.attrs, image)
+
+
+def squeezed(data: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
+    """The data without dimensions of size 1, as long as the variables ``names`` keep one dimension."""
+    dims = list(dict.fromkeys(dim for name in names for dim in data[name].dims))
+    single = [dim for dim in dims if data.sizes[dim] == 1]
+    return data.isel(dict.fromkeys(single if len(single) < len(dims) else single[:-1], 0))
 
 
 def _by_name(shares: xr.DataArray | None) -> dict[str, float]:

@@ -20,7 +20,7 @@ from specinvert.diagnostics.layout import (
     SOFT,
     TITLE,
     new_figure,
-    plain,
+    short_units,
     title_of,
     units_of,
     with_units,
@@ -154,7 +154,7 @@ def _draw_fit(
     inside = np.abs(residual[seen]) <= 2 * deviation[seen]
     rmse = float(np.sqrt((residual[seen] ** 2).mean()))
     upper.set_title(
-        f"fit RMSE {rmse:.3g}{f' {plain(units)}' if units else ''}; {100 * inside.mean():.0f} % of "
+        f"fit RMSE {rmse:.3g}{f' {short_units(units)}' if units else ''}; {100 * inside.mean():.0f} % of "
         f"{seen.sum()} bands within ± 2 std of the noise (95 % expected)",
         fontsize=TITLE,
     )
@@ -181,7 +181,7 @@ def _draw_parameters(
 
 def _draw_density(ax: Axes, marginal: Marginal, title: str, units: str, true: float | None) -> None:
     ax.set_axis_on()
-    ax.set_title(f"{title}: {marginal.mean:.4g}{f' {plain(units)}' if units else ''}", fontsize=TITLE)
+    ax.set_title(f"{title}: {marginal.mean:.4g}{f' {short_units(units)}' if units else ''}", fontsize=TITLE)
     values, density = marginal.values, marginal.density
     ax.fill_between(values, density, color=DOT, alpha=0.12, linewidth=0)
     held = (values >= marginal.lower) & (values <= marginal.upper)
@@ -204,5 +204,5 @@ def _draw_range(ax: Axes, marginal: Marginal, trained: tuple[float, float], unit
     ax.plot((marginal.lower, marginal.upper), (0, 0), color=DOT, linewidth=5, solid_capstyle="butt")
     ax.plot(marginal.mean, 0, "|", color="black", markersize=8)
     ax.set(xlim=(low - margin, high + margin), ylim=(-1, 1))
-    text = f"in the training range, {trained[0]:.3g} to {trained[1]:.3g}{f' {plain(units)}' if units else ''}"
+    text = f"in the training range, {trained[0]:.3g} to {trained[1]:.3g}{f' {short_units(units)}' if units else ''}"
     ax.text(0.5, -0.6, text, transform=ax.transAxes, ha="center", va="top", fontsize=SMALL, color=SOFT)

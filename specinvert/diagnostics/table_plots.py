@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,8 +13,22 @@ import numpy as np
 import xarray as xr
 
 from specinvert.diagnostics.flags import FLAG_VARIABLE, flag_bits
-from specinvert.diagnostics.layout import DOT, MARK, SMALL, chosen, new_figure, plain, title_of, units_of, with_units
+from specinvert.diagnostics.layout import (
+    DOT,
+    MARK,
+    SMALL,
+    SOFT,
+    chosen,
+    given_in_advance,
+    new_figure,
+    plain,
+    title_of,
+    units_of,
+    with_units,
+    with_variables,
+)
 from specinvert.diagnostics.metrics import paired
+from specinvert.diagnostics.wording import legible, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +36,9 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 5000
 """Of longer tables every second, third, ... row is drawn."""
+
+MAX_LABELS = 30
+"""Rows whose names, where they have any, are written below them."""
 
 MAX_BARS = 300
 """With more rows, intervals are a band and not bars."""
@@ -51,7 +69,8 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
     truth
         True values on the same rows, or None.
     parameters
-        Which to draw, in order; by default all that `table` (and `truth`) hold.
+        Which to draw, in order; by default all that `table` (and `truth`) hold, less those known in advance (std 0
+        everywhere), which a line above the panels names with their values.
 
     Returns
     -------
@@ -64,6 +83,7 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
     ValueError
         If a parameter is missing, is not one-dimensional, or the rows of the truth differ.
     """
+    truth = with_variables(truth, table)
     names = chosen(table, truth, parameters)
     dim = _row_dim(table, names)
     if truth is not None:
@@ -73,6 +93,8 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
     table = table.isel({dim: slice(None, None, stride)}).compute()
     truth = None if truth is None else truth[names].isel({dim: slice(None, None, stride)}).compute()
     places = _places(table, dim, stride)
+    given = given_in_advance(table, names) if parameters is None else {}
+    names = [name for name in names if name not in given]
 
     figure = new_figure(8.0, 2.3 * len(names) + 0.5)
     axes = figure.subplots(len(names), 1, squeeze=False, sharex=True)[:, 0]
@@ -82,6 +104,12 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
         ax.tick_params(labelsize=SMALL)
         ax.legend(loc="upper right", fontsize=SMALL, ncols=4, frameon=False, bbox_to_anchor=(1.0, 1.15))
     axes[-1].set_xlabel(with_units(plain(dim), units_of(table[dim].attrs) if dim in table.coords else ""))
+    if dim in table.indexes and table[dim].dtype.kind in "UO" and places.size <= MAX_LABELS:
+        shown = [textwrap.shorten(plain(label), 20, placeholder=" …") for label in table[dim].values]
+        axes[-1].set_xticks(places, shown, rotation=30, ha="right", rotation_mode="anchor")
+    if given:
+        told = ", ".join(f"{legible(name)} = {value}" for name, value in given.items())
+        figure.suptitle(plain(f"Known in advance, not drawn: {told}"), fontsize=SMALL, color=SOFT, wrap=True)
     return figure
 
 
@@ -114,8 +142,10 @@ def _draw_rows(ax: Axes, places: np.ndarray, table: xr.Dataset, truth: np.ndarra
         ax.plot(places, truth, "x", color="black", markersize=4 if few else 2, markeredgewidth=0.8, label="true")
     flagged = _flagged(table, name)
     if flagged.any():
-        share = f"flagged ({100 * flagged.mean():.2g} %)"
-        ax.plot(places[flagged], values[flagged], "o", mfc="none", mec=MARK, markersize=7 if few else 3, label=share)
+        share = f"flagged ({percent(float(flagged.mean()))})"
+        size, edge = (7, 1.0) if few else (4, 0.5)
+        rings = ax.plot(places[flagged], values[flagged], "o", mfc="none", mec=MARK, markersize=size, label=share)
+        rings[0].set_markeredgewidth(edge)
 
 
 def _interval(table: xr.Dataset, name: str) -> _Interval | None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import xarray as xr
 
 from ..cubes.labels import listed, require_numbers
 from ..cubes.units import check_units
+
+KNOWN = "known"
+"""What tables say in place of scores where a parameter was known at inversion."""
 
 
 def read_truth(
@@ -39,3 +43,11 @@ def broadcast_truth(truth: xr.DataArray, estimate: xr.DataArray) -> xr.DataArray
     """The truth, repeated along dimensions that only the estimate has."""
     added = {dim: size for dim, size in estimate.sizes.items() if dim not in truth.dims}
     return truth.expand_dims(added)
+
+
+def is_given(table: xr.Dataset) -> np.ndarray:
+    """Which parameters (parameter,) of an evaluation were known at inversion: without error, and without intervals."""
+    if not {"rmse", "coverage_90", "n"} <= set(table.data_vars):
+        return np.zeros(table.sizes["parameter"], dtype=bool)
+    known = (table["n"] > 0) & (table["rmse"] == 0) & table["coverage_90"].isnull()
+    return np.asarray(known.values)

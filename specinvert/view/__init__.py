@@ -6,7 +6,8 @@ except ImportError as error:
     raise ImportError("the viewer needs bokeh; install it with: pip install 'specinvert[view]'") from error
 
 from .app import Viewer as Viewer
+from .given import Given as Given
 from .page import Page as Page
 from .server import serve as serve
 
-__all__ = ["Page", "Viewer", "serve"]
+__all__ = ["Given", "Page", "Viewer", "serve"]

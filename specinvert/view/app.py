@@ -11,6 +11,7 @@ from specinvert.diagnostics.fitted import model_of
 from specinvert.inverter import GLLiMInverter, load_inverter
 from specinvert.io.open import open_cube
 
+from .given import Given
 from .maps import open_maps
 from .page import Page
 from .pixel import PixelReader
@@ -21,14 +22,16 @@ class Viewer:
 
     Parameters
     ----------
-    maps : path of a netCDF file, a Zarr store or a table, or a Dataset. Files are read as far as they are shown.
+    maps : path of a netCDF file, Zarr store, GeoTIFF or table, or a Dataset. Files are read as far as they are shown.
     cube : path of a file that :func:`specinvert.open_cube` opens, or spectra with labels; None for none.
     model : path of a model, or a fitted GLLiMInverter; None for none.
+    given : noise, known parameters and other options for the spectrum that is clicked; None for none.
 
     Raises
     ------
     FileNotFoundError, PermissionError : of a path.
-    ValueError : no maps, a cube of other pixels, one that does not fit the model, or a model that is not fitted.
+    ValueError : no maps, a cube of other pixels, one that does not fit the model, a model that is not fitted, or
+        noise or known parameters that do not fit cube and model.
     """
 
     def __init__(
@@ -36,13 +39,14 @@ class Viewer:
         maps: str | os.PathLike[str] | xr.Dataset,
         cube: str | os.PathLike[str] | xr.DataArray | xr.Dataset | None = None,
         model: str | os.PathLike[str] | GLLiMInverter | None = None,
+        given: Given | None = None,
     ) -> None:
         self.source = open_maps(maps)
         inverter = load_inverter(os.fspath(model)) if isinstance(model, str | os.PathLike) else model
         spectra = open_cube(cube) if isinstance(cube, str | os.PathLike) else cube
         if inverter is not None:
             model_of(inverter)
-        self.reader = PixelReader(self.source, spectra, inverter)
+        self.reader = PixelReader(self.source, spectra, inverter, given)
 
     def __call__(self, document: Document) -> None:
         """Put a page of its own into a document of bokeh."""

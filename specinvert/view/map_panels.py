@@ -7,39 +7,66 @@ from typing import Any
 
 import numpy as np
 from bokeh.events import RangesUpdate, Tap
-from bokeh.models import ColorBar, DataRange1d, LinearColorMapper
+from bokeh.models import ColorBar, ColumnDataSource, DataRange1d, HoverTool, LinearColorMapper
 from bokeh.plotting import figure
+
+from specinvert.diagnostics.map_plots import MOST_ODD
 
 from .axes import Window, aspect_of
 from .maps import MapSource
 from .panels import FLAG_TITLE, TOOLS, Panels
-from .parts import canvas, text
+from .parts import canvas, text, title
+from .picture import Picture
 
 HEIGHT, BAR = 440, 64
 """Pixels of a figure, and of those what its colour bar takes."""
+
+_PRINTF: dict[str, Any] = {"$x": "printf", "$y": "printf"}
 
 
 class MapPanels(Panels):
     """Images over two axes, vertical and horizontal."""
 
-    def __init__(self, maps: MapSource) -> None:
+    def __init__(self, maps: MapSource, picture: Picture | None = None) -> None:
         super().__init__(maps)
         self.vertical, self.horizontal = maps.axes
         self.ranges: dict[str, Any] = {
             "x_range": DataRange1d(),
             "y_range": DataRange1d(flipped=not self.vertical.placed),
         }
-        self.value = self._figure("value", self.value_colours, HEIGHT)
-        self.std = self._figure("std", self.std_colours, HEIGHT)
-        self.flags = self._figure("shown", self.flag_colours, HEIGHT - BAR)
+        self.value = self._map("value", self.value_colours, HEIGHT)
+        self.std = self._map("std", self.std_colours, HEIGHT)
+        self.flags = self._map("shown", self.flag_colours, HEIGHT - BAR)
         self.flags.title.text = FLAG_TITLE
         for made, mapper in ((self.value, self.value_colours), (self.std, self.std_colours)):
             made.add_layout(ColorBar(color_mapper=mapper, height=12, padding=6), "below")
+        self.painted = ColumnDataSource()
+        if picture is not None:
+            self.paint(np.zeros((1, 1), dtype=np.uint32), [axis.whole for axis in maps.axes])  # none is no image
+            self.image = self._figure(HEIGHT - BAR)
+            self.image.title.text = title(picture.title)
+            drawn = self.image.image_rgba("rgba", "x", "y", "dw", "dh", source=self.painted, level="image")
+            self.image.add_tools(HoverTool(tooltips=self._places()[:1], formatters=_PRINTF, renderers=[drawn]))
 
-    def _figure(self, column: str, mapper: LinearColorMapper, height: int) -> figure:
-        aspect = {"match_aspect": True, "aspect_scale": 1.0 / aspect_of(self.maps.dataset, self.maps.axes)}
-        made = canvas(height, TOOLS, active_scroll="wheel_zoom", **aspect, **self.ranges)
+    def _map(self, column: str, mapper: LinearColorMapper, height: int) -> figure:
+        made = self._figure(height)
+        image = made.image(
+            image=column, x="x", y="y", dw="dw", dh="dh", color_mapper=mapper, source=self.data, level="image"
+        )
+        made.add_tools(self.hover(image, *self._places(), **_PRINTF))
+        return made
+
+    def _figure(self, height: int) -> figure:
+        """A figure over the ranges that all share, with the frame of the map and the mark of a pixel."""
         across, down = (axis.span(axis.whole) for axis in (self.horizontal, self.vertical))
+        ratio = aspect_of(self.maps.dataset, self.maps.axes)
+        shape = ratio * down[1] / across[1]
+        shown = min(max(shape, 1.0 / MOST_ODD), MOST_ODD)
+        if shown != shape:
+            longer = (self.horizontal if shown > shape else self.vertical).dim
+            self.remark = f"Drawn compressed {max(shape / shown, shown / shape):.2g} times along {longer}."
+        aspect = {"match_aspect": True, "aspect_scale": shape / (ratio * shown)}
+        made = canvas(height, TOOLS, active_scroll="wheel_zoom", **aspect, **self.ranges)
         frame = made.rect(
             x=across[0] + across[1] / 2,
             y=down[0] + down[1] / 2,
@@ -50,9 +77,6 @@ class MapPanels(Panels):
         )
         for end in self.ranges.values():
             end.renderers = [*(end.renderers or []), frame]
-        image = made.image(
-            image=column, x="x", y="y", dw="dw", dh="dh", color_mapper=mapper, source=self.data, level="image"
-        )
         for size, colour in ((17, "black"), (13, "white")):
             made.scatter(
                 "x",
@@ -64,7 +88,6 @@ class MapPanels(Panels):
                 line_color=colour,
                 line_width=2,
             )
-        made.add_tools(self.hover(image, *self._places(), **{"$x": "printf", "$y": "printf"}))
         made.xaxis.axis_label = text(self.horizontal.label)
         made.yaxis.axis_label = text(self.vertical.label)
         for axis in made.axis:
@@ -72,6 +95,10 @@ class MapPanels(Panels):
             axis.ticker.desired_num_ticks = 4
         made.grid.visible = False
         return made
+
+    def paint(self, colours: np.ndarray, windows: Sequence[Window]) -> None:
+        """Draw the picture (rows, columns) of the cube over the windows."""
+        self.painted.data = {"rgba": self.packed(colours)} | self.place(windows)
 
     def _places(self) -> list[tuple[str, str]]:
         across, down = self.horizontal.digits, self.vertical.digits

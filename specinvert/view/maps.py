@@ -14,6 +14,7 @@ import xarray as xr
 from specinvert.cubes.labels import listed
 from specinvert.diagnostics.flags import FLAG_VARIABLE, Flag, read_flags
 from specinvert.diagnostics.layout import units_of
+from specinvert.diagnostics.maps_file import is_tiff, open_geotiff_maps
 from specinvert.io.netcdf import open_group
 from specinvert.io.spectra_table import SUFFIXES
 from specinvert.io.tables import open_dataset
@@ -65,7 +66,8 @@ class MapSource:
         self.flag_variable = numbers.pop(FLAG_VARIABLE, None)
         self.flags: list[Flag] = [] if self.flag_variable is None else read_flags(self.flag_variable)
         self.omitted: list[str] = []
-        self.layers = [layer for key, array in numbers.items() for layer in self._layers(str(key), array)]
+        listing = sorted(numbers, key=lambda key: any(str(key).startswith(f"{other}_") for other in numbers))
+        self.layers = [layer for key in listing for layer in self._layers(str(key), numbers[key])]
         if not self.layers:
             raise ValueError(f"{name}: no maps over {self.dims} in it, its variables are {listed(dataset.data_vars)}")
         self.geolocation = [
@@ -115,9 +117,9 @@ class MapSource:
         chunks = array.encoding.get("preferred_chunks", {})
         flat = flat.isel({dim: 0 for dim in flat.dims if dim not in self.dims}).transpose(*self.dims)
         out = np.empty([len(window.indices) for window in windows], dtype=flat.dtype)
-        lengths = _tile_lengths(windows, [chunks.get(dim, 1) for dim in self.dims], flat.dtype.itemsize)
-        tiles = (list(_tiles(window, length)) for window, length in zip(windows, lengths, strict=True))
-        for tile in product(*tiles):
+        lengths = tile_lengths(windows, [chunks.get(dim, 1) for dim in self.dims], flat.dtype.itemsize)
+        parts = (list(tiles(window, length)) for window, length in zip(windows, lengths, strict=True))
+        for tile in product(*parts):
             spans = {dim: slice(i[0], i[-1] + 1) for dim, (_, i) in zip(self.dims, tile, strict=True)}
             block = flat.isel(spans).values
             out[tuple(place for place, _ in tile)] = block[np.ix_(*(i - i[0] for _, i in tile))]
@@ -125,7 +127,7 @@ class MapSource:
 
 
 def open_maps(maps: str | os.PathLike[str] | xr.Dataset) -> MapSource:
-    """Maps of a netCDF file or Zarr store, unread, of a table, or of a Dataset.
+    """Maps of a netCDF file, Zarr store or GeoTIFF, unread, of a table, or of a Dataset.
 
     Raises
     ------
@@ -135,9 +137,10 @@ def open_maps(maps: str | os.PathLike[str] | xr.Dataset) -> MapSource:
     if isinstance(maps, xr.Dataset):
         return MapSource(maps, "maps")
     path = Path(maps)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
-    return MapSource(open_dataset(path) if path.suffix.lower() in SUFFIXES else open_group(path), path.name)
+    if is_tiff(path):
+        return MapSource(open_geotiff_maps(path), path.name)
+    maps = open_dataset(path) if path.suffix.lower() in SUFFIXES else open_group(path)
+    return MapSource(maps[sorted(maps.data_vars, key=str)] if path.is_dir() else maps, path.name)
 
 
 def _pixel_dims(numbers: Mapping[Hashable, xr.DataArray]) -> tuple[str, ...]:
@@ -150,7 +153,7 @@ def _pixel_dims(numbers: Mapping[Hashable, xr.DataArray]) -> tuple[str, ...]:
     return dims[::-1] if dims[0] in _HORIZONTAL else dims
 
 
-def _tile_lengths(windows: Sequence[Window], chunks: Sequence[int], itemsize: int) -> list[int]:
+def tile_lengths(windows: Sequence[Window], chunks: Sequence[int], itemsize: int) -> list[int]:
     """Pixels of a tile along each dimension: a chunk, then more along the last dimension and the first."""
     lengths = [min(chunk, window.stop - window.start) for window, chunk in zip(windows, chunks, strict=True)]
     for axis in reversed(range(len(lengths))):
@@ -159,7 +162,7 @@ def _tile_lengths(windows: Sequence[Window], chunks: Sequence[int], itemsize: in
     return lengths
 
 
-def _tiles(window: Window, length: int) -> Iterator[tuple[slice, np.ndarray]]:
+def tiles(window: Window, length: int) -> Iterator[tuple[slice, np.ndarray]]:
     """Places in the view and the pixels that go there, pixels of about one length after the other."""
     indices, step = window.indices, max(length // window.stride, 1)
     for start in range(0, len(indices), step):

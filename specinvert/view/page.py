@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from bokeh.models import Button, CheckboxGroup, Column, InlineStyleSheet, Numeri
 from specinvert.diagnostics.flags import FLAG_NAME, flag_shares
 from specinvert.diagnostics.layout import robust_limits
 from specinvert.diagnostics.markup import Safe, element, joined
+from specinvert.diagnostics.wording import legible, percent
 
 from .axes import Window
 from .map_panels import MapPanels
@@ -26,7 +27,7 @@ from .table_panels import TablePanels
 
 DELAY = 200
 """Milliseconds of rest after which a moved view is read anew."""
-BESIDE = ("Uncertainty", "Quality flags")
+BESIDE = ("Uncertainty", "Quality flags", "Image")
 TEMPLATE = """
 {% block postamble %}
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -42,7 +43,9 @@ class Page:
 
     def __init__(self, source: MapSource, reader: PixelReader) -> None:
         self.source, self.reader = source, reader
-        self.panels: Panels = MapPanels(source) if len(source.dims) == 2 else TablePanels(source)
+        self.picture = reader.picture() if len(source.dims) == 2 else None
+        self.panels: Panels = MapPanels(source, self.picture) if len(source.dims) == 2 else TablePanels(source)
+        self.painted: tuple[list[Window], dict[Hashable, int]] | None = None
         self.panel = PixelPanel(reader)
         self.layer: Layer = source.layers[0]
         self.seen: list[Window] = []
@@ -50,15 +53,18 @@ class Page:
         self._document: Document | None = None
         self._pending: Any = None
 
-        options = [(str(i), title) for i, title in enumerate(_distinct([layer.title for layer in source.layers]))]
+        options = [
+            (str(i), title) for i, title in enumerate(_distinct([legible(layer.title) for layer in source.layers]))
+        ]
         self.choice = Select(title="Map", options=options, value="0", sizing_mode="stretch_width")
         self.low = NumericInput(title="Colours from", mode="float", sizing_mode="stretch_width")
         self.high = NumericInput(title="to", mode="float", sizing_mode="stretch_width")
         self.robust = Button(label="2 to 98 %", align="end", sizing_mode="stretch_width")
-        self.beside = RadioButtonGroup(labels=list(BESIDE), active=0, align="end")
+        self.beside = RadioButtonGroup(labels=list(BESIDE if self.picture else BESIDE[:2]), active=0, align="end")
         self.flags = CheckboxGroup(labels=[], active=list(range(len(source.flags))), stylesheets=[_swatches(source)])
         self.status = prose(Safe(""))
-        self.right = Column(children=[self.panels.std, self.panels.flags, self.flags], sizing_mode="stretch_width")
+        beside = [*self.panels.figures[1:], self.flags]
+        self.right = Column(children=beside, sizing_mode="stretch_width")
         self.root = self._arrange()
         self.show(self.layer)
         self._switch()
@@ -75,7 +81,7 @@ class Page:
     def attach(self, document: Document) -> None:
         """Make the page the content of a document, and listen."""
         self._document = document
-        document.title = f"{self.source.name} - specinvert"
+        document.title = legible(f"{self.source.name} - specinvert")
         document.template = TEMPLATE
         self.choice.on_change("value", lambda attr, old, new: self.show(self.source.layers[int(new)]))
         for end in (self.low, self.high):
@@ -117,7 +123,7 @@ class Page:
         shares = flag_shares(xr.DataArray(found["flag"], dims=dims, attrs=variable.attrs))
         each = [float(shares.sel({FLAG_NAME: flag.name})) for flag in self.source.flags]
         self.flags.labels = [
-            f"{flag.title} ({100 * share:.2g} %)" for flag, share in zip(self.source.flags, each, strict=True)
+            f"{legible(flag.title)} ({percent(share)})" for flag, share in zip(self.source.flags, each, strict=True)
         ]
 
     def _look(self, windows: list[Window]) -> None:
@@ -126,6 +132,7 @@ class Page:
             return
         self.seen = windows
         self.panels.show(self.source.read(self.layer, windows), windows, self.flags.active)
+        self._paint()
         self._tell()
 
     def _tell(self) -> None:
@@ -137,6 +144,8 @@ class Page:
         lines = [f"{sizes} pixels, {every}."]
         if self.layer.long_name:
             lines.insert(0, f"{self.layer.long_name}.")
+        if self.panels.remark:
+            lines.append(self.panels.remark)
         if self.source.omitted:
             lines.append(f"Not in the list: {'; '.join(self.source.omitted)}.")
         self.status.text = element("p", " ".join(lines), class_="note")
@@ -152,13 +161,25 @@ class Page:
             self.panels.value_colours.low, self.panels.value_colours.high = low, high
 
     def _switch(self) -> None:
-        """Show uncertainty or flags, as chosen and as there are."""
-        spread, flagged = self.source.std_of(self.layer) is not None, bool(self.source.flags)
-        flags = flagged and (self.beside.active == 1 or not spread)
-        self.panels.flags.visible = self.flags.visible = flags
-        self.panels.std.visible = spread and not flags
-        self.right.visible = spread or flagged
-        self.beside.visible = spread and flagged
+        """Show uncertainty, flags or the cube's image, as chosen and as there are."""
+        there = [self.source.std_of(self.layer) is not None, bool(self.source.flags), self.picture is not None]
+        chosen = self.beside.active if there[self.beside.active] else next((i for i in range(3) if there[i]), None)
+        self.panels.std.visible = chosen == 0
+        self.panels.flags.visible = self.flags.visible = chosen == 1
+        if self.panels.image is not None:
+            self.panels.image.visible = chosen == 2
+        self.right.visible = chosen is not None
+        self.beside.visible = sum(there) > 1
+        self._paint()
+
+    def _paint(self) -> None:
+        """Read the cube's image where it is in sight and not yet drawn."""
+        if self.picture is None or self.panels.image is None or not self.panels.image.visible:
+            return
+        wanted = self.seen, dict(self.layer.selection)
+        if self.painted != wanted and isinstance(self.panels, MapPanels):
+            self.painted = wanted
+            self.panels.paint(self.picture.read(*wanted), self.seen)
 
     def _moved(self, event: RangesUpdate) -> None:
         """Read what came in sight once the view has rested."""
@@ -200,7 +221,7 @@ class Page:
 
 def _head(source: MapSource, reader: PixelReader) -> Safe:
     title = str(source.dataset.attrs.get("title", ""))
-    remarks = [element("p", remark, class_="note") for remark in reader.remarks]
+    remarks = [element("p", remark, class_="note") for remark in (*reader.remarks, *reader.conditions)]
     return joined([element("h1", source.name), element("p", title, class_="note"), *remarks])
 
 

@@ -13,14 +13,16 @@ from bokeh.plotting import figure
 
 from specinvert.diagnostics.flags import NODATA, Flag
 from specinvert.diagnostics.map_plots import FLAG_COLOURS
+from specinvert.diagnostics.wording import legible
 
 from .axes import Window
 from .maps import Layer, MapSource
-from .parts import BLANK, text
+from .parts import BLANK, title
 
 TOOLS = "pan,wheel_zoom,box_zoom,reset,save"
 VALUES, SPREAD, NO_FLAG = "Viridis256", "Magma256", "#ffffff"
 FLAG_TITLE = "quality flags (of several, the first)"
+_SPREAD = 'return isNaN(value) ? "" : ` ± ${Number(value.toPrecision(3))}`'
 _DECODE = """
 const found = names.filter((_, i) => (value & masks[i]) != 0)
 return found.length > 0 ? found.join(", ") : "none"
@@ -41,11 +43,13 @@ def first_flag(values: np.ndarray, flags: Sequence[Flag], active: Sequence[int])
 
 
 class Panels(ABC):
-    """Figures ``value``, ``std`` and ``flags`` of the same pixels."""
+    """Figures ``value``, ``std`` and ``flags`` of the same pixels, and ``image`` of the cube where there can be one."""
 
     value: figure
     std: figure
     flags: figure
+    image: figure | None = None
+    remark = ""
 
     def __init__(self, maps: MapSource) -> None:
         self.maps = maps
@@ -59,7 +63,7 @@ class Panels(ABC):
     @property
     def figures(self) -> list[figure]:
         """All of them."""
-        return [self.value, self.std, self.flags]
+        return [self.value, self.std, self.flags, *([] if self.image is None else [self.image])]
 
     def listen(self, tapped: Callable[[Tap], None], moved: Callable[[RangesUpdate], None]) -> None:
         """Call back on clicks, and where a range changes."""
@@ -75,15 +79,16 @@ class Panels(ABC):
     def label(self, layer: Layer) -> None:
         """Titles of the figures."""
         units = f" ({layer.units})" if layer.units else ""
-        self.value.title.text = text(f"{layer.title}{units}")
-        self.std.title.text = text(f"standard deviation{units}")
+        self.value.title.text = title(f"{layer.title}{units}")
+        self.std.title.text = title(f"standard deviation{units}")
 
     def show(self, found: dict[str, np.ndarray], windows: Sequence[Window], active: Sequence[int]) -> None:
         """Draw pixels that were read over the windows, and of their flags those that are active."""
         self.raw_flags = found.get("flag")
-        columns = {"std": np.full_like(found["value"], np.nan)} | found
-        if self.raw_flags is not None:
-            columns["shown"] = first_flag(self.raw_flags, self.maps.flags, active)
+        shape = found["value"].shape
+        flags = np.zeros(shape, dtype=np.int32) if self.raw_flags is None else self.raw_flags
+        columns = {"std": np.full(shape, np.nan, dtype=np.float32)} | found
+        columns["shown"] = first_flag(flags, self.maps.flags, active)
         self.data.data = {key: self.packed(values) for key, values in columns.items()} | self.place(windows)
 
     def recolour(self, active: Sequence[int]) -> None:
@@ -94,10 +99,10 @@ class Panels(ABC):
 
     def hover(self, renderer: GlyphRenderer, *rows: tuple[str, str], **formatters: Any) -> HoverTool:
         """Value, deviation and flags under the pointer, then ``rows``; bokeh escapes what it fills in."""
-        shown = [("value", "@value{%.6g} ± @std{%.3g}")]
-        formats: dict[str, Any] = {"@value": "printf", "@std": "printf", **formatters}
+        shown = [("value", "@value{%.6g}@std{custom}")]
+        formats: dict[str, Any] = {"@value": "printf", "@std": CustomJSHover(code=_SPREAD), **formatters}
         if self.maps.flags:
-            names = [flag.title for flag in self.maps.flags]
+            names = [legible(flag.title) for flag in self.maps.flags]
             args = {"masks": [flag.mask for flag in self.maps.flags], "names": names}
             formats["@flag"] = CustomJSHover(args=args, code=_DECODE)
             shown.append(("flags", "@flag{custom}"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from bokeh.models import Div, InlineStyleSheet, LayoutDOM, PlainText, Row
 from bokeh.plotting import figure
 
 from specinvert.diagnostics.markup import Safe
+from specinvert.diagnostics.wording import legible, wrapped
 
 BLANK = "#d1d1d1"
 """Of pixels without data."""
@@ -29,8 +29,13 @@ dt { color: #595959; } dd { margin: 0; overflow-wrap: anywhere; }
 
 
 def text(content: object) -> PlainText:
-    """Text from a file for a canvas: no part of it is a formula, control characters go."""
-    return PlainText(text=re.sub(r"[\x00-\x1f\x7f]+", " ", str(content)))
+    """Text from a file for a canvas: no part of it is a formula, unseen characters go."""
+    return PlainText(text=legible(content))
+
+
+def title(*lines: str) -> PlainText:
+    """Text from files as the title of a figure: each part in up to three lines of its own."""
+    return PlainText(text="\n".join(wrapped(legible(line), 42, 3) for line in lines))
 
 
 def prose(content: Safe, **options: Any) -> Div:

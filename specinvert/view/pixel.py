@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +15,13 @@ from specinvert.cubes.labels import find_spectra
 from specinvert.cubes.request import Request, read_request
 from specinvert.diagnostics.band_axis import BandAxis
 from specinvert.diagnostics.layout import units_of
-from specinvert.diagnostics.marginals import Marginal, marginals, needed_outputs
+from specinvert.diagnostics.marginals import Marginal, intervals, marginals, needed_outputs
 from specinvert.diagnostics.metrics import paired
 from specinvert.diagnostics.spectrum_plots import noise_variance
 
+from .given import Given, is_interval
 from .maps import Layer, MapSource
+from .picture import Picture
 
 if TYPE_CHECKING:
     from specinvert.inverter import GLLiMInverter
@@ -26,6 +29,13 @@ if TYPE_CHECKING:
 NO_CUBE = "No cube was given, so there is no spectrum to show: start the viewer with one."
 NO_MODEL = "No model was given, so there is no fit and no posterior: start the viewer with the model of the maps."
 TOO_FEW = "Too few bands of this spectrum are valid to invert it."
+INTERVAL = "A parameter is known by an interval: fit, residuals and densities are not to be had with it."
+OTHER_VALUES = (
+    "The maps hold other values here than the model gives: they were made with other noise, known parameters or bands, "
+    "or of another cube."
+)
+_SAME = 1e-2
+"""Share of the standard deviation by which a value of the maps may differ from that of a click."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +59,13 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Inversion:
-    """What the model says: outputs ``found``, the ``posterior`` mixture, and the density of each parameter."""
+    """What the model says: outputs ``found``, the ``posterior`` mixture, and the density of each parameter.
+
+    Without the mixture where a parameter is known by an interval.
+    """
 
     found: xr.Dataset
-    posterior: xr.Dataset
+    posterior: xr.Dataset | None
     marginals: list[Marginal]
 
 
@@ -78,21 +91,32 @@ class PixelReader:
     """
 
     def __init__(
-        self, source: MapSource, cube: xr.DataArray | xr.Dataset | None, inverter: GLLiMInverter | None
+        self,
+        source: MapSource,
+        cube: xr.DataArray | xr.Dataset | None,
+        inverter: GLLiMInverter | None,
+        given: Given | None = None,
     ) -> None:
         self.source, self.inverter = source, inverter
+        self.given = Given() if given is None else given
         self.request: Request | None = None
         self.spectra: xr.DataArray | None = None
         if cube is None:
             return
-        spectra = find_spectra(cube, None, None) if isinstance(cube, xr.Dataset) and inverter is None else cube
+        spectra = (
+            find_spectra(cube, None, self.given.band_dim) if isinstance(cube, xr.Dataset) and inverter is None else cube
+        )
         if inverter is not None:
             model = inverter.model_
-            self.request = read_request(cube, model.bands, model.spectra_name, model.spectra_units, rechunk="auto")
+            self.request = read_request(
+                *(cube, model.bands, model.spectra_name, model.spectra_units),
+                *(self.given.band_dim, self.given.tolerance, "auto"),
+            )
             spectra = self.request.cube
+            self.given.conditions(self.request, model)
         assert isinstance(spectra, xr.DataArray)
         self.spectra = spectra
-        self.band_dim = find_band_dim(spectra) if self.request is None else self.request.band_dim
+        self.band_dim = find_band_dim(spectra, self.given.band_dim) if self.request is None else self.request.band_dim
         bands = describe_bands(spectra, self.band_dim) if inverter is None else inverter.model_.bands
         self.axis = BandAxis.of(bands)
         self._require_same_pixels()
@@ -113,6 +137,14 @@ class PixelReader:
         except ValueError as error:
             raise ValueError(f"these maps are not of this cube: {str(error).replace('truth', 'cube')}") from None
 
+    def picture(self) -> Picture | None:
+        """The cube as a picture over the pixels of the maps; None without a cube."""
+        if self.spectra is None:
+            return None
+        return Picture(
+            self.spectra, self.band_dim, self.source.dims, None if self.request is None else self.request.fill
+        )
+
     @property
     def remarks(self) -> list[str]:
         """What is missing, or does not belong together."""
@@ -126,36 +158,62 @@ class PixelReader:
             )
         return made
 
+    @property
+    def conditions(self) -> list[str]:
+        """With what noise and known parameters a click is computed, where it is."""
+        if self.inverter is None or self.spectra is None:
+            return []
+        return self.given.remarks(str(self.source.dataset.attrs.get("history", "")))
+
     def read(self, place: Mapping[str, int], layer: Layer) -> Pixel:
         """The pixel at an index by dimension, at the entry of other dimensions that ``layer`` selects."""
         at, remarks = dict(place), list(self.remarks)
         spectrum, inversion = None, None
         if self.spectra is not None:
             beside = {d: layer.selection.get(d, 0) for d in self.spectra.dims if d not in (*at, self.band_dim)}
-            cube = self.spectra.isel({**at, **beside}).compute()
+            where: dict[Hashable, int] = dict(beside)
+            where.update(at.items())
+            cube = self.spectra.isel(where).compute()
             if self.inverter is None:
                 spectrum = Spectrum(self.axis, np.asarray(cube.values, dtype=np.float64))
             else:
-                spectrum, inversion = self._invert(cube)
-                remarks += [] if inversion is not None else [TOO_FEW]
+                spectrum, inversion, said = self._invert(cube, self.given.at(where))
+                remarks += said
         stored = [self._stored(other, at) for other in self.source.layers]
+        if inversion is not None and not all(map(self._agrees, repeat(inversion), stored)):
+            remarks.append(OTHER_VALUES)
         return Pixel(at, self._coordinates(at), stored, self._flags(at, layer), spectrum, inversion, remarks)
 
-    def _invert(self, cube: xr.DataArray) -> tuple[Spectrum, Inversion | None]:
+    def _invert(self, cube: xr.DataArray, given: Given) -> tuple[Spectrum, Inversion | None, list[str]]:
         assert self.inverter is not None
         assert self.request is not None
         model, axis = self.inverter.model_, self.axis
         observed = np.asarray(cube.values, dtype=np.float64)[self.request.bands]
-        outputs = ["residual", "fit_rmse", "flag", *needed_outputs(model)]
-        found = self.inverter.invert(cube, outputs=outputs, band_dim=self.band_dim)
+        observed = observed if self.request.fill is None else np.where(observed == self.request.fill, np.nan, observed)
+        conditions = given.conditions(replace(self.request, cube=cube), model)
+        arguments = given.arguments(conditions, model, self.band_dim)
+        if is_interval(conditions):
+            found = self.inverter.invert(cube, outputs=needed_outputs(model), **arguments)
+            if not np.isfinite(found[model.names[0]]):
+                return Spectrum(axis, observed), None, [TOO_FEW]
+            return Spectrum(axis, observed), Inversion(found, None, intervals(model, found)), [INTERVAL]
+        found = self.inverter.invert(cube, outputs=["residual", "fit_rmse", *needed_outputs(model)], **arguments)
         residual = found["residual"].values.astype(np.float64)
         if not np.isfinite(residual).any():
-            return Spectrum(axis, observed), None
-        posterior = self.inverter.posterior(cube, band_dim=self.band_dim)
+            return Spectrum(axis, observed), None, [TOO_FEW]
+        posterior = self.inverter.posterior(cube, **arguments)
         observed = np.where(np.isfinite(residual), observed, np.nan)
-        deviation = np.sqrt(noise_variance(model, posterior["weight"].values, None))
+        deviation = np.sqrt(noise_variance(model, posterior["weight"].values, conditions.variance))
         spectrum = Spectrum(axis, observed, observed - residual, deviation)
-        return spectrum, Inversion(found, posterior, marginals(model, posterior, found))
+        return spectrum, Inversion(found, posterior, marginals(model, posterior, found)), []
+
+    def _agrees(self, inversion: Inversion, stored: Stored) -> bool:
+        """Whether a value of the maps is the posterior mean of its parameter, as near as float32 holds it."""
+        name = stored.layer.name
+        if self.inverter is None or stored.layer.selection or name not in self.inverter.model_.names:
+            return True
+        mean, std = float(inversion.found[name]), float(inversion.found[f"{name}_std"])
+        return bool(abs(stored.value - mean) <= _SAME * std + 1e-5 * abs(mean))
 
     def _coordinates(self, place: Mapping[str, int]) -> list[tuple[str, str]]:
         maps = self.source.dataset

@@ -12,7 +12,7 @@ from specinvert.diagnostics.layout import units_of
 from specinvert.diagnostics.marginals import Marginal
 from specinvert.diagnostics.markup import Safe, element, facts, joined, table
 
-from .parts import canvas, prose, side_by_side, text
+from .parts import canvas, prose, side_by_side, text, title
 from .pixel import Inversion, Pixel, PixelReader, Spectrum, Stored
 
 SPECTRUM_HEIGHT, RESIDUAL_HEIGHT, DENSITY_HEIGHT = 280, 170, 180
@@ -126,14 +126,15 @@ class DensityFigure:
         self.figure.xaxis.ticker.desired_num_ticks = 5
 
     def show(self, marginal: Marginal) -> None:
-        """Show a density; of a known parameter, which has none, the value."""
+        """Show a density; nothing of a parameter that has none, as a known one."""
         x, density = marginal.values, marginal.density
         inside = (x >= marginal.lower) & (x <= marginal.upper)
         self.curve.data = {"x": x, "density": density}
         self.held.data = {"x": x[inside], "density": density[inside]}
         self.mean.location, self.mean.visible = marginal.mean, True
+        self.figure.visible = bool(x.size)
         interval = f"{marginal.lower:.4g} to {marginal.upper:.4g} {self.units}".rstrip()
-        self.figure.title.text = text(f"{self.name}: mean {marginal.mean:.4g}, 90 % {interval}")
+        self.figure.title.text = title(self.name, f"mean {marginal.mean:.4g}, 90 % {interval}")
 
 
 def _head(pixel: Pixel) -> Safe:
@@ -141,7 +142,7 @@ def _head(pixel: Pixel) -> Safe:
     rows: list[tuple[str, object]] = [(name, value) for name, value in pixel.coordinates]
     if pixel.flags is not None:
         rows.append(("flags", ", ".join(pixel.flags) or "none"))
-    if pixel.inversion is not None:
+    if pixel.inversion is not None and "fit_rmse" in pixel.inversion.found:
         rmse = pixel.inversion.found["fit_rmse"]
         rows.append(("fit RMSE", f"{float(rmse):.4g} {units_of(rmse.attrs)}".strip()))
     remarks = [element("p", remark, class_="warn") for remark in pixel.remarks]
@@ -154,13 +155,13 @@ def _estimates(reader: PixelReader, inversion: Inversion, stored: list[Stored]) 
     held = {entry.layer.name: entry.value for entry in stored if not entry.layer.selection}
     rows = []
     for i, (name, marginal) in enumerate(zip(model.names, inversion.marginals, strict=True)):
-        units = units_of(model.attrs[name])
+        units, std = units_of(model.attrs[name]), float(inversion.found[f"{name}_std"])
         rows.append(
             (
                 f"{name.replace('_', ' ')}{f' ({units})' if units else ''}",
                 f"{marginal.mean:.5g}",
-                f"{float(inversion.found[f'{name}_std']):.3g}",
-                f"{marginal.lower:.5g} to {marginal.upper:.5g}",
+                f"{std:.3g}" if std else "known",
+                f"{marginal.lower:.5g} to {marginal.upper:.5g}" if std else "",
                 f"{held[name]:.5g}" if name in held else "",
                 f"{model.low[i]:.4g} to {model.high[i]:.4g}",
             )
@@ -173,8 +174,14 @@ def _stored(stored: list[Stored]) -> Safe:
     rows = [
         (
             f"{entry.layer.title}{f' ({entry.layer.units})' if entry.layer.units else ''}",
-            f"{entry.value:.6g}" if entry.std is None else f"{entry.value:.6g} ± {entry.std:.3g}",
+            _value(entry),
         )
         for entry in stored
     ]
     return table("What the maps hold", ("map", "value"), rows)
+
+
+def _value(entry: Stored) -> str:
+    if np.isnan(entry.value):
+        return "no data"
+    return f"{entry.value:.6g}" if entry.std is None or np.isnan(entry.std) else f"{entry.value:.6g} ± {entry.std:.3g}"

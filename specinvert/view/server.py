@@ -7,7 +7,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 from bokeh.server.server import BaseServer
@@ -17,11 +17,13 @@ from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 
 from .app import Viewer
+from .given import Given
 
 if TYPE_CHECKING:
     from specinvert.inverter import GLLiMInverter
 
 LOOPBACK = "127.0.0.1"
+_OPTIONS = {"band_dim", "tolerance", "min_valid_bands", "noise_includes_training"}
 
 
 def serve(
@@ -29,22 +31,30 @@ def serve(
     cube: str | os.PathLike[str] | xr.DataArray | xr.Dataset | None = None,
     model: str | os.PathLike[str] | GLLiMInverter | None = None,
     *,
+    noise: Any = None,
+    known: Any = None,
     port: int | None = None,
     address: str = LOOPBACK,
     open_browser: bool = True,
     origins: Sequence[str] = (),
     say: Callable[[str], None] = print,
+    origin: str = "",
+    **options: Any,
 ) -> None:
     """Show maps in the browser until Ctrl-C.
 
     Parameters
     ----------
     maps, cube, model : as for :class:`Viewer`.
+    noise, known : for the spectrum that is clicked, as in :meth:`specinvert.GLLiMInverter.invert`: give those that
+        the maps were made with.
     port : to listen on; None or 0 takes a free one.
     address : to listen on. Any but the loopback lets others who reach it read the maps, and ``say`` warns of it.
     open_browser : whether to open the page in the browser of this machine.
     origins : further ``host:port`` under which browsers may open the page, as behind a proxy.
     say : called with the address of the page, and with warnings.
+    origin : words for the page on where noise, known parameters and options come from.
+    options : ``band_dim``, ``tolerance``, ``min_valid_bands`` and ``noise_includes_training`` of the inversion.
 
     Raises
     ------
@@ -54,7 +64,10 @@ def serve(
     port = port or 0
     if not 0 <= port <= 65535:
         raise ValueError(f"port={port} must lie between 0 and 65535")
-    viewer = Viewer(maps, cube, model)
+    strange = sorted(set(options) - _OPTIONS)
+    if strange:
+        raise TypeError(f"serve() got unexpected arguments {', '.join(strange)}")
+    viewer = Viewer(maps, cube, model, Given(noise, known, options, origin))
     server = start(viewer, port, address, origins)
     assert server.port is not None
     url = f"http://{_host(address, server.port)}/"
