@@ -53,6 +53,7 @@ mathjax_path = "mathjax/tex-chtml.js"  # of that package: no network
 html_css_files = ["specinvert.css"]
 html_show_sourcelink = False
 html_sidebars = {page: [] for page in ("index", "notebooks/quickstart", "method")}
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "show_prev_next": False,
     "navigation_with_keys": False,

@@ -44,6 +44,17 @@ class GLLiMDatasetAccessor(_Accessor):
         """Train a :class:`specinvert.GLLiMInverter` on this Dataset, and return it.
 
         Takes the arguments of its ``fit`` and, by keyword, the settings of the inverter.
+
+        Examples
+        --------
+        >>> from specinvert.physics.mixing import simulate_mixtures
+        >>> training = simulate_mixtures(300, noise=0.01, seed=0)
+        >>> inverter = training.gllim.fit(parameters=["ice_fraction"], n_components=3, tol=0.1, random_state=0)
+        >>> maps = training.reflectance[:2].gllim.invert(inverter)
+        >>> list(maps), maps.ice_fraction.dims
+        (['ice_fraction', 'ice_fraction_std', 'quality_flag'], ('sample',))
+        >>> bool(training.gllim.evaluate(inverter).nrmse[0] < 1)  # better than the mean of the truth
+        True
         """
         from .inverter import GLLiMInverter
 

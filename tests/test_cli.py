@@ -210,7 +210,7 @@ BAD = {
         ["init='best'", "'gmm'"],
     ),
     "train: negative tol": (["train", "training.nc", "-o", "new.nc", "--tol", "-1"], ["tol=-1.0", "zero or more"]),
-    "train: NaN": (["train", "holed.nc", "-o", "new.nc"], ["1 training samples hold NaN", "missing='drop'"]),
+    "train: NaN": (["train", "holed.nc", "-o", "new.nc"], ["1 training samples hold NaN", "--drop-missing"]),
     "train: no such folder": (["train", "training.nc", "-o", "no/new.nc"], ["no", "does not exist", "create it first"]),
     "train: over an earlier model": (
         ["train", "training.nc", "-o", "model.nc", "--components", "149", "--max-iter", "2"],

@@ -15,6 +15,7 @@ from test_cli import QUICK, listing, run, succeed
 
 from specinvert import load_inverter, save_maps, select_bands
 from specinvert.cli.config import toml_value
+from specinvert.cli.values import open_sensor
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +180,17 @@ def test_ctrl_c_ends_training_with_one_line_and_no_model(made: Path, tmp_path: P
     assert process.returncode == 130
     assert "Interrupted: no model was written; with --checkpoint" in rest.splitlines()[-1]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_table_of_spectra_is_a_sensor_too(tmp_path: Path) -> None:
+    table = tmp_path / "field.csv"
+    names = ["B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B11", "B12"]
+    table.write_text("scene_id," + ",".join(names) + "\nS2A_MSIL2A_20220301," + ",".join(["0.1"] * len(names)) + "\n")
+    sensor = open_sensor(table)
+    assert sensor["wavelength"].values[:2] == pytest.approx([492.4, 559.8])
+    assert sensor["fwhm"].values[0] == pytest.approx(66.0)
+    table.write_text("wavelength,fwhm\n500,20\n600,20\n")
+    assert list(open_sensor(table)["fwhm"].values) == [20.0, 20.0]
+    table.write_text("wavelength,width\n500,20\n")
+    with pytest.raises(ValueError, match="needs one column 'fwhm'"):
+        open_sensor(table)

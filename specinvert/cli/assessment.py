@@ -9,7 +9,7 @@ import click
 
 from .base import Command, Session
 from .options import BAND_DIM, FIGURE, FILE, NOISE, READER, SCHEDULER, TABLE, TOLERANCE, Names
-from .work import check_targets, cluster, tell_written, write_table
+from .work import check_targets, cluster, require_spectra, tell_written, write_table
 
 
 @click.command(cls=Command)
@@ -41,7 +41,7 @@ def evaluate(
 
     check_targets((output,))
     inverter = load_inverter(model)
-    data = open_dataset(test)
+    data = open_dataset(require_spectra(test))
     deviation = _noise(noise, data, inverter, band_dim)
     with cluster(scheduler):
         table = inverter.evaluate(data, noise=deviation, band_dim=band_dim, tolerance=tolerance, rechunk="auto")
@@ -90,7 +90,7 @@ def rank(
     names = ranking.model_names(models)
     inverters = {name: load_inverter(path) for name, path in zip(names, models, strict=True)}
     ranking.require_comparable({name: inverter.model_ for name, inverter in inverters.items()})
-    cube = open_cube(spectra, variable=variable, reader=reader)
+    cube = open_cube(require_spectra(spectra), variable=variable, reader=reader)
     options["noise"] = noise_of(read_noise(noise), cube, None, options["band_dim"])
     with cluster(scheduler):
         maps = {n: i.invert(cube, outputs=["log_evidence"], rechunk="auto", **options) for n, i in inverters.items()}
@@ -145,8 +145,8 @@ def compare(
     comparison.require_score(score)
     console = Session.current().console
     table = comparison.compare(
-        open_dataset(train),
-        open_dataset(test),
+        open_dataset(require_spectra(train)),
+        open_dataset(require_spectra(test)),
         methods or comparison.DEFAULT_METHODS,
         progress=lambda name, number, count: console.note(f"{name} ({number + 1} of {count})"),
         **options,
@@ -180,9 +180,9 @@ def report(model: Path, output: Path, title: str | None, noise: str | None, **gi
     specinvert report model.nc -o report.html
     specinvert report model.nc --maps maps.nc --test test.nc --training training.nc -o report.html
     """
+    from ..diagnostics.maps_file import open_results
     from ..diagnostics.report import write_report
     from ..inverter import load_inverter
-    from ..io.tables import open_dataset
 
     check_targets((output,))
     if noise is not None and given["test"] is None:
@@ -191,7 +191,7 @@ def report(model: Path, output: Path, title: str | None, noise: str | None, **gi
         raise ValueError("--truth is drawn beside maps: give --maps too")
     inverter = load_inverter(model)
     data: dict[str, Any] = {
-        name: None if given[name] is None else open_dataset(given.pop(name))
+        name: None if given[name] is None else open_results(given.pop(name))
         for name in ("maps", "test", "training", "truth")
     }
     options: dict[str, Any] = {"band_dim": given["band_dim"], "tolerance": given["tolerance"]}

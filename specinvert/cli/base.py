@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -16,6 +19,9 @@ from .console import Console
 
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes after Ctrl-C and SIGTERM, as shells have them."""
+_CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
+WRITTEN = frozenset({"output", "plot", "checkpoint", "best"})
+"""Parameters of commands that name files to write."""
 
 
 @dataclass
@@ -86,11 +92,16 @@ def _verbosity() -> list[click.Parameter]:
 
 
 class Command(click.Command):
-    """A command with ``-v`` and ``-q``."""
+    """A command with ``-v`` and ``-q``, which writes over nothing that it reads."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params += _verbosity()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        check_written(self, ctx.params)
+        return super().invoke(ctx)
 
 
 class Group(click.Group):
@@ -115,12 +126,52 @@ class Group(click.Group):
             session.stopped.set()
             message = "stopped" if session.kept is None else session.kept()
             raise Interrupted(message, TERMINATED if isinstance(stop, Terminated) else INTERRUPTED) from None
-        except (ValueError, TypeError, OSError, ImportError) as error:
-            raise click.ClickException(" ".join(str(error).split())) from error
+        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            text = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, OSError) and _CUT_SHORT.fullmatch(text):
+                text = f"no space is left where the result is written, or a limit is reached: {text} bytes"
+            command = self.commands.get(str(ctx.invoked_subcommand))
+            raise click.ClickException(text if command is None else in_options(text, command)) from error
         except RuntimeError as error:
             if not str(error).startswith("NetCDF"):
                 raise
             raise click.ClickException(f"a netCDF file is damaged: {error}") from error
+
+
+def in_options(text: str, command: click.Command) -> str:
+    """A message that names arguments of our functions, such as ``band_dim=``, with the command's options instead."""
+    for param in command.params:
+        option = max(param.opts, key=len)
+        if option.startswith("--"):
+            text = re.sub(rf"(?<![\w.-]){param.name}=(?=[\s,;:)]|$)", option, text)
+    return text.replace("missing='drop'", "--drop-missing") if "--drop-missing" in _options(command) else text
+
+
+def _options(command: click.Command) -> set[str]:
+    return {option for param in command.params for option in param.opts}
+
+
+def check_written(command: click.Command, values: Mapping[str, Any]) -> None:
+    """Raise ValueError where a file to be written is read by the same command, or is written twice."""
+    written: dict[str, Path] = {}
+    for param in command.params:
+        path = values.get(str(param.name)) if param.name in WRITTEN else None
+        if path is None:
+            continue
+        if os.path.realpath(path) in written:
+            raise ValueError(f"{path}: is to be written twice; give each result a name of its own")
+        written[os.path.realpath(path)] = path
+    for name, value in values.items():
+        for part in _paths(value) if name not in WRITTEN else ():
+            if os.path.realpath(part) in written:
+                raise ValueError(f"{part}: is read by this command and would be lost; write to another file")
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """What in an option's value may be a path."""
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, str | Path):
+            yield from filter(None, (str(one), *re.split("[=,]", str(one))))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,12 @@ def read_config(path: Path, command: click.Command) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
         raise ValueError(f"{path}: not a readable TOML file: {error}") from error
     name = str(command.name)
-    strange = sorted(set(content) - {"version", "command", name})
-    if strange or not isinstance(content.get(name, {}), dict):
-        raise ValueError(f"{path}: unknown key {(strange or [name])[0]!r}; options stand in a table [{name}]")
     if content.get("command", name) != name or name not in content:
-        raise ValueError(f"{path}: holds no options of {name!r}, but of {content.get('command', 'no command')!r}")
+        found = content.get("command", "no command")
+        raise ValueError(f"{path}: holds no options of {name!r}, but of {found!r}; they stand in a table [{name}]")
+    strange = sorted(set(content) - {"version", "command", name})
+    if strange or not isinstance(content[name], dict):
+        raise ValueError(f"{path}: unknown key {(strange or [name])[0]!r}; options stand in a table [{name}]")
     params = {str(param.name): param for param in command.params if param.expose_value}
     folder = path.parent.absolute()
 
@@ -110,10 +112,16 @@ def read_config(path: Path, command: click.Command) -> dict[str, Any]:
     values = {}
     for key, value in content[name].items():
         if key not in params:
-            raise ValueError(f"{path}: unknown key {key!r} in [{name}]; there are {', '.join(params)}")
+            raise ValueError(f"{path}: unknown key {key!r} in [{name}]; {_nearest(key, list(params))}")
         _check_kind(path, params[key], value)
         values[key] = _moved(params[key], value, move)
     return values
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    """The keys that somebody who wrote this one may have meant."""
+    found = get_close_matches(key.lower().replace("-", "_"), known, n=1)
+    return f"did you mean {found[0]!r}?" if found else f"there are {', '.join(known)}"
 
 
 def toml_value(value: Any) -> str:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from .base import Command
-from .options import FILE, READER, Names
+from .options import FILE, NOISE, READER, Names
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+KNOWN = click.option("--known", metavar="NAME=VALUE", multiple=True, help="A parameter known, as in invert; repeat it.")
 
 
 @click.command(cls=Command)
@@ -42,19 +45,36 @@ def info(file: Path, variable: str | None, reader: str | None) -> None:
 @click.argument("maps", type=FILE)
 @click.argument("cube", type=FILE, required=False)
 @click.option("--model", type=FILE, help="Model that made the maps, to draw its fit of a pixel's spectrum.")
+@NOISE
+@KNOWN
 @click.option("--port", type=int, help="Port to serve at.  [default: a free one]")
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to serve at.")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in a browser.")
-def view(maps: Path, cube: Path | None, model: Path | None, port: int | None, address: str, browser: bool) -> None:
+def view(
+    maps: Path,
+    cube: Path | None,
+    model: Path | None,
+    noise: str | None,
+    known: tuple[str, ...],
+    port: int | None,
+    address: str,
+    browser: bool,
+) -> None:
     """Look at MAPS in the browser, with the spectra of CUBE where it is given, until Ctrl-C.
+
+    What a click computes has the noise, known parameters and bands in the settings beside the maps, MAPS.toml, which
+    invert writes; --noise and --known go before.
 
     \b
     specinvert view maps.nc
     specinvert view maps.nc scene.nc --model model.nc --port 5006
+    specinvert view maps.nc scene.nc --model model.nc --noise 0.01 --known incidence=30
     """
     from ..view import serve
+    from .viewing import spectra_and_conditions
 
-    serve(maps, cube, model, port=port, address=address, open_browser=browser)
+    spectra, conditions = spectra_and_conditions(maps, cube, model, noise, known)
+    serve(maps, spectra, model, port=port, address=address, open_browser=browser, say=click.echo, **conditions)
 
 
 @click.command(cls=Command)
@@ -68,11 +88,13 @@ def plot(maps: Path, output: Path, truth: Path | None, parameters: list[str] | N
     \b
     specinvert plot maps.nc -o maps.png --truth scene.nc
     """
+    from ..diagnostics.layout import require_figure
+    from ..diagnostics.maps_file import open_results
     from ..diagnostics.plots import plot_results, save_figure
     from ..io.atomic import check_target
-    from ..io.tables import open_dataset
 
     check_target(output)
-    true: xr.Dataset | None = None if truth is None else open_dataset(truth)
-    save_figure(plot_results(open_dataset(maps), true, parameters), output)
+    require_figure(output)
+    true: xr.Dataset | None = None if truth is None else open_results(truth)
+    save_figure(plot_results(open_results(maps), true, parameters), output)
     click.echo(f"wrote {output}")

@@ -10,7 +10,7 @@ import click
 from .base import Command, Session
 from .config import config_option, config_text, write_config
 from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, NOISE, READER, SCHEDULER, TOLERANCE, Names
-from .work import block_progress, cluster
+from .work import block_progress, cluster, require_spectra
 
 COMPRESSION = click.option(
     "--compression", type=click.IntRange(0, 9), default=0, show_default=True, help="Deflate level, netCDF."
@@ -96,7 +96,7 @@ def invert(
     check_target(output)
     text = config_text(output)
     inverter = load_inverter(model)
-    spectra = open_cube(cube, variable=variable, reader=reader)
+    spectra = open_cube(require_spectra(cube), variable=variable, reader=reader)
     if include_bad_bands:
         spectra = spectra.drop_vars("good", errors="ignore")
     spectra = select(spectra, bands, exclude, good_only=False, negative=negative, drop=False, band_dim=band_dim)

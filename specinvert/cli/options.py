@@ -52,7 +52,9 @@ class Latent(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is neither an integer nor 'bic'", param, ctx)
 
 
-SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="dask cluster to work on, such as tcp://10.0.0.1:8786.")
+SCHEDULER = click.option(
+    "--scheduler", metavar="ADDRESS", help="Work on this dask cluster, such as tcp://10.0.0.1:8786."
+)
 BAND_DIM = click.option("--band-dim", help="Band dimension, where no wavelength coordinate tells.")
 TOLERANCE = click.option("--tolerance", type=float, default=1.0, show_default=True, help="Band matching tolerance, nm.")
 READER = click.option("--reader", help="Reader to use, such as raster or emit, where the file does not tell.")

@@ -9,34 +9,46 @@ import click
 
 from .base import Command, Session
 from .options import BAND_DIM, FIGURE, FILE, SCHEDULER, TABLE, Integers, Names
-from .work import check_targets, cluster, tell_written, write_table
+from .work import check_model_target, check_targets, cluster, require_spectra, tell_written, write_table
 
 
 @click.command(cls=Command)
 @click.argument("training", type=FILE)
 @click.option("--components", "n_components", type=Integers(), default="10,20,50", show_default=True, help="K to try.")
 @click.option("--latent", "n_latent", type=Integers(), default="0,1,2,3", show_default=True, help="L_w to try.")
-@click.option("--criterion", type=click.Choice(["bic", "aic", "icl", "held_out"]), default="bic", show_default=True)
+@click.option(
+    "--criterion",
+    type=click.Choice(["bic", "aic", "icl", "held_out"]),
+    default="bic",
+    show_default=True,
+    help="Measure by which the best is chosen.",
+)
 @click.option("--held-out", type=float, default=0.2, show_default=True, help="Share of the samples held out.")
 @TABLE
 @FIGURE
-@click.option("--model", type=FILE, help="Model file to write (.nc), the best fitted to all samples.")
+@click.option("--model", "best", type=FILE, help="Model file to write (.nc), the best fitted to all samples.")
 @click.option("--spectra", help="Variable that holds the spectra.  [default: the only one with a band dimension]")
 @click.option("--parameters", type=Names(), help="Parameters to retrieve.  [default: all]")
 @BAND_DIM
 @click.option("--weights", help="Variable that holds the samples' weights.")
 @click.option("--noise", type=float, help="Add noise of this standard deviation, in units of the spectra.")
-@click.option("--sigma", type=click.Choice(["iso", "diag", "full"]), default="iso", show_default=True, help="Noise.")
+@click.option(
+    "--sigma",
+    type=click.Choice(["iso", "diag", "block", "full"]),
+    default="iso",
+    show_default=True,
+    help="Noise; block finds bands of correlated noise.",
+)
 @click.option("--n-init", type=int, default=1, show_default=True, help="Starts to try.")
-@click.option("--max-iter", type=int, default=100, show_default=True)
+@click.option("--max-iter", type=int, default=100, show_default=True, help="Most iterations of EM.")
 @click.option("--tol", type=float, default=1e-4, show_default=True, help="Least gain of an iteration, nats a sample.")
-@click.option("--seed", "random_state", type=int, default=0, show_default=True)
+@click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of starts and noise.")
 @SCHEDULER
 def select(
     training: Path,
     output: Path | None,
     plot: Path | None,
-    model: Path | None,
+    best: Path | None,
     scheduler: str | None,
     criterion: str,
     **options: Any,
@@ -51,7 +63,9 @@ def select(
     from ..io.tables import open_dataset
     from ..model_selection import select_model
 
-    check_targets((output, plot, model))
+    check_targets((output, plot))
+    if best is not None:
+        check_model_target(best)
     if plot is not None:
         require_figure(plot)
     session = Session.current()
@@ -63,19 +77,20 @@ def select(
 
     with cluster(scheduler):
         found = select_model(
-            open_dataset(training),
+            open_dataset(require_spectra(training)),
             criterion=criterion,
-            refit=model is not None,
+            refit=best is not None,
             progress=progress,
             rechunk="auto",
+            sigma_blocks="auto" if options["sigma"] == "block" else None,
             **options,
         )
     session.console.clear()
     write_table(found.table, output)
     if plot is not None:
         save_figure(found.plot(), plot)
-    if found.inverter is not None and model is not None:
-        found.inverter.to_netcdf(model)
+    if found.inverter is not None and best is not None:
+        found.inverter.to_netcdf(best)
     click.echo(format_selection(found.table, criterion))
     click.echo(f"best by {criterion}: K = {found.best['n_components']}, L_w = {found.best['n_latent']}")
-    tell_written((output, plot, model))
+    tell_written((output, plot, best))

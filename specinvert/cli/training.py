@@ -10,7 +10,7 @@ import click
 from .base import Command, Session
 from .config import config_option, config_text, write_config
 from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, SCHEDULER, Latent, Names
-from .work import cluster, em_progress
+from .work import check_model_target, cluster, em_progress, require_spectra
 
 
 @click.command(cls=Command)
@@ -52,7 +52,13 @@ from .work import cluster, em_progress
     help="Noise; block finds bands of correlated noise.",
 )
 @click.option("--tied-sigma/--no-tied-sigma", help="One noise covariance for all components.")
-@click.option("--gamma", type=click.Choice(["full", "diag", "iso"]), default="full", show_default=True)
+@click.option(
+    "--gamma",
+    type=click.Choice(["full", "diag", "iso"]),
+    default="full",
+    show_default=True,
+    help="Parameter covariances.",
+)
 @click.option("--tied-gamma/--no-tied-gamma", help="One parameter covariance for all components.")
 @click.option(
     "--algorithm",
@@ -62,12 +68,12 @@ from .work import cluster, em_progress
     help="Steps of EM.",
 )
 @click.option("--ensemble", type=int, default=1, show_default=True, help="Models to fit and average.")
-@click.option("--init", default="kmeans", show_default=True, help="kmeans, kmeans-joint, kmeans-spectra or gmm.")
+@click.option("--init", default="kmeans", show_default=True, help="Start: kmeans, kmeans-joint, kmeans-spectra, gmm.")
 @click.option("--n-init", type=int, default=1, show_default=True, help="Starts to try.")
-@click.option("--max-iter", type=int, default=100, show_default=True)
+@click.option("--max-iter", type=int, default=100, show_default=True, help="Most iterations of EM.")
 @click.option("--tol", type=float, default=1e-4, show_default=True, help="Least gain of an iteration, nats a sample.")
 @click.option("--reg-covar", type=float, default=1e-10, show_default=True, help="Least share of variance kept.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of starts, noise and nuisances.")
 @click.option("--drop-missing/--no-drop-missing", help="Leave out samples with NaN.")
 @click.option("--checkpoint", type=FILE, help="File that keeps the state of EM, to go on from after a stop.")
 @DRY_RUN
@@ -105,14 +111,13 @@ def train(
     specinvert train fine.nc -o model.nc --sensor scene.hdr --exclude 1350-1450,1800-1950 --nuisance thin_cloud=0.5
     """
     from ..inverter import GLLiMInverter
-    from ..io.atomic import check_target
     from .conditions import Preparation
     from .dry_run import describe_training, open_training
     from .values import read_transforms
 
     session = Session.current()
     session.kept = lambda: _kept(checkpoint)
-    check_target(output)
+    check_model_target(output)
     text = config_text(output)
     inverter = GLLiMInverter(
         *(components, latent),
@@ -125,7 +130,7 @@ def train(
     preparation = Preparation.of(sensor, bands, exclude, noise, nuisance, spectra, band_dim)
     options: dict[str, Any] = {"missing": "drop" if drop_missing else "raise", "rechunk": "auto"}
     if dry_run:
-        data = open_training(training)
+        data = open_training(require_spectra(training))
         click.echo(describe_training(inverter, data, preparation, (parameters, weights), options, output))
         return
     prepared, added = preparation.apply(_open(training))
@@ -196,10 +201,12 @@ def resample(
 def _open(training: Path) -> Any:
     from ..io.tables import open_dataset
 
-    return open_dataset(training)
+    return open_dataset(require_spectra(training))
 
 
 def _kept(checkpoint: Path | None) -> str:
-    if checkpoint is not None and checkpoint.exists():
-        return f"no model was written; {checkpoint} keeps the state of EM, run the same command again to go on"
-    return "no model was written; with --checkpoint FILE a stopped training can go on later"
+    if checkpoint is None:
+        return "no model was written; with --checkpoint FILE a stopped training can go on later"
+    if not checkpoint.exists():
+        return f"no model was written, and {checkpoint} keeps nothing yet; run the same command again"
+    return f"no model was written; {checkpoint} keeps the state of EM, run the same command again to go on"

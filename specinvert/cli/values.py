@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
     from ..nuisance import Nuisance
@@ -106,12 +107,15 @@ def read_nuisances(items: Iterable[str]) -> Any:
                 raise ValueError(f"--nuisance {item!r}: {part!r} must be KEY=VALUE, KEY one of {', '.join(accepted)}")
             given[key] = value
         arguments = {key: _nuisance_value(name, key, value) for key, value in given.items()}
+        needed = [p.name for p in inspect.signature(kinds[name]).parameters.values() if p.default is p.empty]
+        if missing := [key for key in needed if key not in arguments]:
+            example = f"{name}=VALUE" if missing[0] == accepted[0] else f"{item},{missing[0]}=VALUE"
+            raise ValueError(f"--nuisance {item!r}: {missing[0]} is missing, write {example}")
         try:
             steps.append(kinds[name](**arguments))
         except TypeError as error:
-            text = [f"{key}={value}" for key, value in arguments.items() if isinstance(value, str)]
-            why = f"{', '.join(text)} is no number" if text else error
-            raise ValueError(f"--nuisance {item!r}: {why}") from error
+            text = [f"{key}={value}" for key, value in given.items() if not is_number(value)]
+            raise ValueError(f"--nuisance {item!r}: {', '.join(text) or error} is no number") from error
     return Chain(steps) if steps else None
 
 
@@ -121,6 +125,8 @@ def _nuisance_value(name: str, key: str, text: str) -> Any:
         from ..io.tables import open_dataset
 
         return find_spectra(open_dataset(text), None, None)
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     numbers = [number(part) for part in text.split(":")]
     if None in numbers:
         return text
@@ -158,7 +164,7 @@ def read_noise(text: str | None) -> Any:
     if value is not None:
         return value
     path = Path(text)
-    if not path.exists():
+    if not text or not path.exists():
         raise ValueError(f"--noise {text!r} is neither a number nor a file that exists")
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
         return _noise_table(path)
@@ -199,16 +205,20 @@ def noise_by_band(noise: Any, data: xr.Dataset, spectra: str | None, band_dim: s
 def open_sensor(path: Path) -> Any:
     """A sensor as ``resample`` takes it.
 
-    From a cube, a netCDF file of wavelengths and widths or of tabulated responses, or a .csv with columns wavelength
-    and fwhm.
+    From a cube or a table of spectra, a netCDF file of wavelengths and widths or of tabulated responses, or a .csv with
+    columns wavelength and fwhm.
     """
+    from ..cubes.bands import is_wavelength_name
     from ..cubes.responses import RESPONSE_DIM
+    from ..io.header import is_fwhm_name
     from ..io.netcdf import open_group
     from ..io.open import choose_reader, open_cube
 
     file, reader = choose_reader(path)
     if reader.name == "csv" or path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        return _sensor_table(path)
+        table = _read_csv(path)
+        if any(is_wavelength_name(name) or is_fwhm_name(name) for name in table.columns):
+            return _sensor_table(table, path)
     if reader.name == "netcdf":
         data = open_group(file)
         if RESPONSE_DIM in data.dims or all(array.ndim < 2 for array in data.data_vars.values()):
@@ -216,20 +226,21 @@ def open_sensor(path: Path) -> Any:
     return open_cube(file)
 
 
-def _sensor_table(path: Path) -> xr.Dataset:
+def _sensor_table(table: pd.DataFrame, path: Path) -> xr.Dataset:
     import xarray as xr
 
     from ..cubes.bands import is_wavelength_name
+    from ..cubes.labels import listed
     from ..io.header import is_fwhm_name
 
-    table = _read_csv(path)
     found = {
         "wavelength": [c for c in table.columns if is_wavelength_name(c)],
         "fwhm": [c for c in table.columns if is_fwhm_name(c)],
     }
     for wanted, columns in found.items():
         if len(columns) != 1:
-            raise ValueError(f"{path}: the table of a sensor needs one column {wanted!r}, it has {list(table.columns)}")
+            has = listed(table.columns)
+            raise ValueError(f"{path}: the table of a sensor needs one column {wanted!r}, it has {has}")
     coords = {wanted: ("band", table[columns[0]].to_numpy(dtype=float)) for wanted, columns in found.items()}
     return xr.Dataset(coords=coords)
 
@@ -258,7 +269,11 @@ def _noise_table(path: Path) -> Any:
 def _read_csv(path: Path, **options: Any) -> Any:
     import pandas as pd
 
-    return pd.read_csv(path, sep="\t" if path.suffix.lower() == ".tsv" else ",", skipinitialspace=True, **options)
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    try:
+        return pd.read_csv(path, sep=separator, skipinitialspace=True, **options)
+    except ValueError as error:
+        raise ValueError(f"{path}: no table that can be read, as CSV in UTF-8 ({error})") from error
 
 
 def _only_variable(path: str, name: str) -> xr.DataArray:
@@ -269,7 +284,10 @@ def _only_variable(path: str, name: str) -> xr.DataArray:
     data = open_dataset(path)
     if name not in data.data_vars and len(data.data_vars) != 1:
         raise ValueError(f"{path}: no variable {name!r} among several; it has {listed(data.data_vars)}")
-    return data[name if name in data.data_vars else next(iter(data.data_vars))]
+    array = data[name if name in data.data_vars else next(iter(data.data_vars))]
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{path}: {name!r} must be numbers, {array.name!r} is {array.dtype}")
+    return array
 
 
 def _band_dim(data: xr.DataArray | xr.Dataset, spectra: str | None, band_dim: str | None) -> str:

@@ -80,6 +80,15 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
 
 
+def require_spectra(path: Path) -> Path:
+    """The path, of what is to hold spectra; ValueError where it is a model, as arguments in the wrong order make it."""
+    from ..io.model import is_model
+
+    if path.is_file() and is_model(path):
+        raise ValueError(f"{path}: a trained model, where spectra are wanted; check the order of the arguments")
+    return path
+
+
 def check_targets(targets: Iterable[Path | None]) -> None:
     """Raise where one of the files cannot be written."""
     from ..io.atomic import check_target
@@ -87,6 +96,15 @@ def check_targets(targets: Iterable[Path | None]) -> None:
     for target in targets:
         if target is not None:
             check_target(target)
+
+
+def check_model_target(target: Path) -> None:
+    """Raise where a model cannot be written there, or would have the name of another kind of file."""
+    from ..io.atomic import check_target
+
+    if target.suffix.lower() not in (".nc", ".nc4"):
+        raise ValueError(f"{target}: a model is a netCDF file; give it a name that ends in .nc")
+    check_target(target)
 
 
 def write_table(table: Any, output: Path | None) -> None:
