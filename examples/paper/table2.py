@@ -2,7 +2,8 @@
 
 200 noisy training pairs (t, y), D = 50, 6 dB, w hidden; 200 test spectra; K = 5, equal isotropic noise. Average,
 standard deviation and share of extreme ones of the absolute errors of t, for GLLiM from two starts with L_w = 0 to 10
-and by BIC, and what BIC chooses. The run can be stopped at any time, and goes on where it was.
+and by BIC, and what BIC chooses. The run can be stopped at any time, and goes on where it was. The whole
+takes about an hour, a trial with --quick a minute.
 
     python examples/paper/table2.py --output results
 """

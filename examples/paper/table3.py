@@ -2,7 +2,8 @@
 
 FACES.mat holds 698 images of 32 x 32 pixels, of which every second one is kept each way. 597 images to train, 100 to
 test, drawn anew for each repeat; K = 10, equal isotropic noise. Pixels that are the same in all training images are
-left out. The run can be stopped at any time, and goes on where it was; more repeats or more L_w add to it.
+left out. The run can be stopped at any time, and goes on where it was; more repeats or more L_w add to it. The whole
+takes hours, a trial with --quick a minute.
 
     python examples/paper/table3.py FACES.mat --output results
 """

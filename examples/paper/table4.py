@@ -2,7 +2,8 @@
 
 15 407 spectra of 184 bands, five parameters of which three are regressed; 10 000 to train, the rest to test, drawn anew
 for each repeat; K = 50, equal diagonal noise. NRMSE of the three parameters, and maps of a scene. ICES and DUST are
-netCDF tables of optical constants (see polar.py). The run can be stopped at any time, and goes on where it was.
+netCDF tables of optical constants (see polar.py). The run can be stopped at any time, and goes on where it was. The
+whole takes hours, a trial with --quick a minute.
 
     python examples/paper/table4.py ICES.nc DUST.nc --output results
 """
