@@ -218,7 +218,7 @@ def test_another_schema_is_refused_with_both_versions(path: Path, schema: Any) -
 @pytest.mark.parametrize("attrs", [{"title": "maps"}, {"title": None}, {"specinvert_schema": None}])
 def test_another_netcdf_file_is_refused(path: Path, attrs: dict) -> None:
     changed(path, **attrs)
-    with refuses(ValueError, str(path), "not a specinvert model", "GLLiMInverter.to_netcdf"):
+    with refuses(ValueError, str(path), "not a specinvert model", "`specinvert train`"):
         load_inverter(path)
 
 
