@@ -18,7 +18,7 @@ from specinvert.diagnostics.layout import fitting_dpi, new_figure, title_of, wit
 from specinvert.diagnostics.map_plots import MAX_SIDE
 from specinvert.diagnostics.metrics import evaluation
 from specinvert.diagnostics.plots import plot_evaluation, plot_maps, plot_results, plot_table, save_figure
-from specinvert.diagnostics.table_plots import MAX_BARS, MAX_ROWS
+from specinvert.diagnostics.table_plots import MANY_ROWS, MAX_ROWS
 from specinvert.diagnostics.wording import legible, percent
 
 MASKS = np.array([1, 2, 4], dtype=np.uint8)
@@ -426,14 +426,32 @@ def test_intervals_that_were_asked_for_go_before_deviations(table, suffixes, lab
     np.testing.assert_allclose(lai.collections[0].get_segments()[0][:, 1], [-0.3, 0.4], atol=1e-12)
 
 
-def test_long_tables_are_thinned_and_have_bands_for_bars(table):
+def test_long_tables_are_thinned_and_so_are_their_bars(table):
     n = 2 * MAX_ROWS
     long = xr.Dataset({"p": ("row", np.arange(n)), "p_std": ("row", np.ones(n))}).chunk(row=1000)
     ax = plot_table(long).axes[0]
     places, values = ax.lines[0].get_data()
-    assert MAX_BARS < len(places) <= MAX_ROWS
+    assert MANY_ROWS < len(places) <= MAX_ROWS
     np.testing.assert_array_equal(places, values)
-    assert len(ax.collections[0].get_paths()) == 1
+    assert len(ax.collections[0].get_segments()) == len(places)
+    assert ax.collections[0].get_linewidth() < plot_table(table).axes[0].collections[0].get_linewidth()
+
+
+@pytest.mark.parametrize("n", [60, 2 * MAX_POINTS])
+def test_values_over_decades_have_logarithmic_axes_and_others_linear_ones(n):
+    spread = np.geomspace(1e-9, 1e-5, n)
+    truth = xr.Dataset({"soot": ("row", spread), "ssa": ("row", np.linspace(3, 80, n))})
+    estimates = (truth * 1.1).assign(soot_std=("row", 2 * spread))
+    scatter = plot_evaluation(estimates, truth, evaluation(estimates, truth, ["soot", "ssa"]))
+    assert [ax.get_xscale() for ax in scatter.axes[:2]] == ["log", "linear"]
+    assert [ax.get_yscale() for ax in scatter.axes[:2]] == ["log", "linear"]
+    soot, ssa = plot_table(estimates).axes
+    assert (soot.get_yscale(), ssa.get_yscale()) == ("log", "linear")
+    low, high = soot.get_ylim()
+    assert 0 < low < 1.1e-9
+    assert 1.1e-5 < high < 1e-4
+    one_at_zero = xr.Dataset({"soot": ("row", np.append(spread, 0.0))})
+    assert plot_table(one_at_zero).axes[0].get_yscale() == "linear"
 
 
 def test_results_are_drawn_as_their_dimensions_ask_through_the_accessor_too(maps, table, truth):

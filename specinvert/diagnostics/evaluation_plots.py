@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from specinvert.diagnostics.layout import DOT, TITLE, chosen, panel_grid, title_of, units_of, with_units
+from specinvert.diagnostics.layout import (
+    DOT,
+    TITLE,
+    chosen,
+    panel_grid,
+    robust_limits,
+    spans_decades,
+    title_of,
+    units_of,
+    with_units,
+)
 from specinvert.diagnostics.metrics import paired
 
 if TYPE_CHECKING:
@@ -39,7 +49,8 @@ def plot_evaluation(estimates: xr.Dataset, truth: xr.Dataset, evaluation: xr.Dat
     Returns
     -------
     A matplotlib Figure; up to 3000 pairs are points, evenly spaced 400 of them with error bars of one standard
-    deviation, and more pairs a density.
+    deviation, and more pairs a density.  Axes are logarithmic where all values, true and estimated, are positive and
+    span more than two decades.
 
     Raises
     ------
@@ -65,10 +76,14 @@ def plot_evaluation(estimates: xr.Dataset, truth: xr.Dataset, evaluation: xr.Dat
 def _draw_pairs(ax: Axes, estimates: xr.Dataset, truth: xr.Dataset, name: str) -> None:
     x, y = (side.values.ravel() for side in reversed(paired(estimates[name], truth[name], name)))
     seen = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-    x, y = x[seen], y[seen]
+    x, y = x[seen].astype(np.float64), y[seen].astype(np.float64)
     dense = seen.size > MAX_POINTS
+    both = np.concatenate([x, y])
+    wide = spans_decades(both, robust_limits(both))
+    if wide:
+        ax.set(xscale="log", yscale="log")
     if dense:
-        _draw_density(ax, x, y)
+        _draw_density(ax, x, y, wide)
     else:
         ax.plot(x, y, ".", markersize=3, markeredgewidth=0, alpha=0.4, color=DOT, rasterized=True)
         if f"{name}_std" in estimates:
@@ -78,8 +93,12 @@ def _draw_pairs(ax: Axes, estimates: xr.Dataset, truth: xr.Dataset, name: str) -
     if seen.size:
         bulk = np.quantile(y, _BULK if dense else (0.0, 1.0))
         low, high = min(x.min(), bulk[0]), max(x.max(), bulk[1])
-        margin = 0.04 * (high - low) or 1.0
-        ends = (low - margin, high + margin)
+        if wide:
+            room = (high / low) ** 0.04
+            ends = (low / room, high * room)
+        else:
+            margin = 0.04 * (high - low) or 1.0
+            ends = (low - margin, high + margin)
         ax.plot(ends, ends, color="black", linewidth=0.8)
         ax.set(xlim=ends, ylim=ends)
     ax.set_aspect("equal")
@@ -87,10 +106,14 @@ def _draw_pairs(ax: Axes, estimates: xr.Dataset, truth: xr.Dataset, name: str) -
     ax.set(xlabel=with_units("true", units), ylabel=with_units("estimated", units))
 
 
-def _draw_density(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
+def _draw_density(ax: Axes, x: np.ndarray, y: np.ndarray, wide: bool) -> None:
     from matplotlib.colors import LogNorm
 
-    counts, *edges = np.histogram2d(x, y, _CELLS, range=[(x.min(), x.max()), np.quantile(y, _BULK)])
+    ends = [(x.min(), x.max()), np.quantile(y, _BULK)]
+    if wide:
+        x, y, ends = np.log10(x), np.log10(y), [np.log10(side) for side in ends]
+    counts, *edges = np.histogram2d(x, y, _CELLS, range=ends)
+    edges = [10**side for side in edges] if wide else edges
     cells = ax.pcolormesh(
         *edges, np.where(counts > 0, counts, np.nan).T, norm=LogNorm(1, max(counts.max(), 2)), cmap="viridis_r"
     )

@@ -40,6 +40,8 @@ MOST_PIXELS = 60_000
 PAIR_WIDTH = 7.4
 """Inches of a figure whose rows are a wide panel with a narrow one beside it."""
 
+_DECADES = 100.0
+
 
 def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
     """A blank figure of so many inches, "compressed" for images; ImportError where matplotlib is missing."""
@@ -195,3 +197,10 @@ def robust_limits(*arrays: np.ndarray) -> tuple[float, float]:
     low, high = np.percentile(values, [2.0, 98.0])
     margin = 0.5 * max(abs(low), 1e-6) * (high == low)
     return float(low - margin), float(high + margin)
+
+
+def spans_decades(values: np.ndarray, limits: tuple[float, float]) -> bool:
+    """Whether finite values, of which ``limits`` are robust ones, are all positive and want a logarithmic scale."""
+    low, high = limits
+    seen = values[np.isfinite(values)]
+    return bool(low > 0 and high > _DECADES * low and seen.min() > 0)

@@ -22,6 +22,8 @@ from specinvert.diagnostics.layout import (
     given_in_advance,
     new_figure,
     plain,
+    robust_limits,
+    spans_decades,
     title_of,
     units_of,
     with_units,
@@ -40,8 +42,13 @@ MAX_ROWS = 5000
 MAX_LABELS = 30
 """Rows whose names, where they have any, are written below them."""
 
-MAX_BARS = 300
-"""With more rows, intervals are a band and not bars."""
+MANY_ROWS = 300
+"""With more rows, marks and bars are thinner."""
+
+_BAR = "#A6CBE3"
+
+_ROOM = 1.5
+"""Factor that a logarithmic axis leaves on both sides of the values."""
 
 _LOWER = re.compile(r"_(ci|hdi)(\d+)_lower$")
 
@@ -74,7 +81,8 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
 
     Returns
     -------
-    A matplotlib Figure; see `save_figure`.  Of more than 5000 rows, every second, third, ... is drawn.
+    A matplotlib Figure; see `save_figure`.  Of more than 5000 rows, every second, third, ... is drawn.  Axes of
+    parameters are logarithmic where all values are positive and span more than two decades.
 
     Raises
     ------
@@ -130,13 +138,11 @@ def _places(table: xr.Dataset, dim: str, stride: int) -> np.ndarray:
 def _draw_rows(ax: Axes, places: np.ndarray, table: xr.Dataset, truth: np.ndarray | None, name: str) -> None:
     values = table[name].values.astype(np.float64)
     interval = _interval(table, name)
-    few = values.size <= MAX_BARS
-    if interval is not None and few:
-        ax.vlines(places, interval.lower, interval.upper, color=DOT, alpha=0.5, linewidth=1.2, label=interval.label)
-    elif interval is not None:
-        order = np.argsort(places, kind="stable")
-        ends = interval.lower[order], interval.upper[order]
-        ax.fill_between(places[order], *ends, color=DOT, alpha=0.25, linewidth=0, label=interval.label)
+    few = values.size <= MANY_ROWS
+    if interval is not None:
+        width = 1.2 if few else 0.6
+        ax.vlines(places, interval.lower, interval.upper, color=_BAR, linewidth=width, label=interval.label)
+    _scale(ax, values if truth is None else np.concatenate([values, truth.astype(np.float64)]))
     ax.plot(places, values, ".", color=DOT, markersize=5 if few else 2, label="estimated")
     if truth is not None:
         ax.plot(places, truth, "x", color="black", markersize=4 if few else 2, markeredgewidth=0.8, label="true")
@@ -146,6 +152,15 @@ def _draw_rows(ax: Axes, places: np.ndarray, table: xr.Dataset, truth: np.ndarra
         size, edge = (7, 1.0) if few else (4, 0.5)
         rings = ax.plot(places[flagged], values[flagged], "o", mfc="none", mec=MARK, markersize=size, label=share)
         rings[0].set_markeredgewidth(edge)
+
+
+def _scale(ax: Axes, values: np.ndarray) -> None:
+    """A logarithmic axis where the values ask for one, of which lower ends of intervals at or below zero run out."""
+    limits = robust_limits(values)
+    if spans_decades(values, limits):
+        ax.set_yscale("log", nonpositive="clip")
+        seen = values[np.isfinite(values)]
+        ax.set_ylim(seen.min() / _ROOM, seen.max() * _ROOM)
 
 
 def _interval(table: xr.Dataset, name: str) -> _Interval | None:
