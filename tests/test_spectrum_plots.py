@@ -128,6 +128,16 @@ def test_a_training_set_is_drawn_with_percentiles_and_histograms():
         plot_training(training, parameters=["snow"])
 
 
+def test_a_parameter_over_decades_has_a_logarithmic_histogram_of_all_its_samples():
+    training = make_training()
+    soot = training.water.copy(data=np.geomspace(1e-9, 1e-5, training.water.size))
+    _, drawn = plot_training(training.assign(soot=soot), parameters=["soot"]).axes
+    assert drawn.get_xscale() == "log"
+    heights = [bar.get_height() for bar in drawn.patches]
+    assert sum(heights) == soot.size
+    assert max(heights) <= 2 * min(heights)
+
+
 def test_of_lazy_spectra_only_a_fixed_choice_is_read():
     read = []
 

@@ -18,6 +18,8 @@ from specinvert.diagnostics.layout import (
     TITLE,
     new_figure,
     panel_grid,
+    robust_limits,
+    spans_decades,
     title_of,
     units_of,
     with_units,
@@ -46,7 +48,7 @@ def plot_training(
     """Draw a training set: percentiles of its spectra band by band, and the histogram of each parameter.
 
     Percentiles are of at most 4000 spectra, a random choice that is always the same; of lazy spectra only these are
-    read.  Histograms are of all samples.
+    read.  Histograms are of all samples, on a logarithmic axis where all are positive and span more than two decades.
 
     Parameters
     ----------
@@ -76,8 +78,7 @@ def plot_training(
     _draw_spectra(figure.add_subplot(layout[0, :]), BandAxis.of(describe_bands(array, dim)), rows, array)
     for i, name in enumerate(names):
         ax = figure.add_subplot(layout[1 + i // columns, i % columns])
-        values = training[name].values.ravel().astype(np.float64)
-        ax.hist(values[np.isfinite(values)], bins=_BINS, color=DOT, alpha=0.6)
+        _draw_histogram(ax, training[name].values.ravel().astype(np.float64))
         ax.set_xlabel(with_units(title_of(name), units_of(training[name].attrs)), fontsize=9)
         ax.tick_params(labelsize=SMALL)
         if i % columns == 0:
@@ -156,6 +157,15 @@ def _names(training: xr.Dataset, array: xr.DataArray, dim: str, parameters: Sequ
     for name in names:
         require_numbers(training[name], f"parameter {name!r}")
     return names
+
+
+def _draw_histogram(ax: Axes, values: np.ndarray) -> None:
+    seen = values[np.isfinite(values)]
+    edges = np.histogram_bin_edges(seen, _BINS)
+    if spans_decades(seen, robust_limits(seen)):
+        edges = np.geomspace(seen.min(), seen.max(), _BINS + 1)
+        ax.set_xscale("log")
+    ax.hist(seen, bins=edges.tolist(), color=DOT, alpha=0.6)
 
 
 def _draw_spectra(ax: Axes, axis: BandAxis, rows: np.ndarray, array: xr.DataArray) -> None:
