@@ -60,8 +60,8 @@ def truncated(mixture: Mixture, index: int, low: float | Array, high: float | Ar
     n, size = len(mixture), mixture.n_dimensions
     weights, log_probability = np.empty(mixture.weights.shape), np.empty(n)
     mean, covariance = np.empty((n, size)), np.empty((n, size, size))
-    arrays = _arrays(mixture, index)
-    _moment_rows(*arrays, index, *_ends(n, low, high), RULE, weights, log_probability, mean, covariance)
+    arrays = mixture_arrays(mixture, index)
+    _moment_rows(*arrays, index, *interval_ends(n, low, high), RULE, weights, log_probability, mean, covariance)
     return Truncated(weights, log_probability, mean, covariance)
 
 
@@ -86,20 +86,22 @@ def truncated_quantile(
     levels = checked_levels(level)
     found = np.empty((len(mixture), len(levels)))
     other = index if of is None else of
-    arrays = _arrays(mixture, index, other)
-    ends = _ends(len(mixture), low, high)
+    arrays = mixture_arrays(mixture, index, other)
+    ends = interval_ends(len(mixture), low, high)
     _quantile_rows(*arrays, index, other, *ends, levels, ndtri(levels), RULE, found)
     return found[:, 0] if np.ndim(level) == 0 else found
 
 
-def _arrays(mixture: Mixture, *indices: int) -> tuple[Array, Array, Array]:
+def mixture_arrays(mixture: Mixture, *indices: int) -> tuple[Array, Array, Array]:
+    """Weights, means and covariances for compiled functions; ValueError for dimensions that the mixture has not."""
     for index in indices:
         if not 0 <= index < mixture.n_dimensions:
             raise ValueError(f"the mixture has dimensions 0 to {mixture.n_dimensions - 1}, not {index}")
     return components(mixture.weights, mixture.means, mixture.covariances)
 
 
-def _ends(n: int, low: float | Array, high: float | Array) -> tuple[Array, Array]:
+def interval_ends(n: int, low: float | Array, high: float | Array) -> tuple[Array, Array]:
+    """Both ends (n,); ValueError where no value lies between them."""
     lower, upper = (np.broadcast_to(np.asarray(end, dtype=np.float64), (n,)) for end in (low, high))
     wrong = (lower > upper) | (lower == np.inf) | (upper == -np.inf)
     if wrong.any():
@@ -136,7 +138,7 @@ def _integral(z: float, start: float, end: float, rule: Array) -> float:
 
 
 @compiled
-def _parts(
+def interval_parts(
     weights: Array,
     means: Array,
     covariances: Array,
@@ -226,7 +228,7 @@ def _moment_rows(
     slope, within = np.empty((n_components, size)), np.empty(n_components)
     for n in range(len(weights)):
         spread, lo, hi = covariances[n], low[n], high[n]
-        log_probability[n] = _parts(weights[n], means[n], spread, index, lo, hi, rule, share[n], part)
+        log_probability[n] = interval_parts(weights[n], means[n], spread, index, lo, hi, rule, share[n], part)
         mean[n], covariance[n] = 0.0, 0.0
         if np.isnan(log_probability[n]):
             mean[n], covariance[n] = np.nan, np.nan
@@ -345,7 +347,7 @@ def _quantile_rows(
     direct = index == other
     for n in range(len(weights)):
         lo, hi = low[n], high[n]
-        log_probability = _parts(weights[n], means[n], covariances[n], index, lo, hi, rule, share, part)
+        log_probability = interval_parts(weights[n], means[n], covariances[n], index, lo, hi, rule, share, part)
         if np.isnan(log_probability):
             found[n] = np.nan
             continue
