@@ -5,10 +5,14 @@ Importing specinvert registers the ``.gllim`` accessor; everything else is loade
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from .interrupts import leave_quietly_on_interrupt
 
-from . import accessor as accessor
+leave_quietly_on_interrupt()  # before what takes longest, the import of xarray
+
+from importlib import import_module  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from . import accessor as accessor  # noqa: E402
 
 if TYPE_CHECKING:
     from .cubes.orthorectify import Lookup as Lookup

@@ -82,5 +82,5 @@ def _inverter(given: GLLiMInverter | str | PathLike[str]) -> GLLiMInverter:
     if isinstance(given, GLLiMInverter):
         return given
     if isinstance(given, str | PathLike):
-        return load_inverter(given)  # type: ignore[arg-type]
+        return load_inverter(given)
     raise TypeError(f"expected a GLLiMInverter or the path of a model file, not {type(given).__name__}")

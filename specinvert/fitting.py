@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -95,7 +96,7 @@ def add_noise(
     if not isinstance(training, xr.Dataset):
         raise TypeError(f"training must be an xarray Dataset of spectra and parameters, not {type(training).__name__}")
     nuisance = noise if isinstance(noise, Nuisance) else Noise(white=noise)
-    seed = random_state if isinstance(random_state, int) and not isinstance(random_state, bool) else 0
+    seed = int(random_state) if isinstance(random_state, numbers.Integral) else 0
     noisy = apply(training, nuisance, seed=seed, spectra=spectra, band_dim=band_dim)
     white = isinstance(nuisance, Noise) and not np.any(nuisance.relative)
     return noisy, np.asarray(nuisance.white) if white and isinstance(nuisance, Noise) else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from .cubes.engine import BlockInverter, Predictor
 from .cubes.outputs import declare_outputs
-from .cubes.reading import Domain
+from .cubes.pixels import Domain
 from .cubes.training import TrainingSet
 from .fitting import band_name
 from .gllim.chunks import Chunk, ChunkSource, moments_of

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from .cubes.engine import BlockInverter, apply_blocks
-from .cubes.given import describe_conditions
-from .cubes.labels import require_free_names
-from .cubes.maps import label_maps
-from .cubes.mixture import expected_spectra, label_posterior
-from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, Output, declare_outputs, declare_scores
-from .cubes.request import Request, read_request
+from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, declare_outputs
 from .cubes.resampling import resample
 from .cubes.training import read_training
-from .diagnostics.calibration import Recalibration, calibration_table
-from .diagnostics.metrics import evaluation
-from .diagnostics.truth import broadcast_truth, read_truth
+from .diagnostics.calibration import Recalibration
 from .fitting import add_noise, fit_model
 from .gllim.committee import member_settings
 from .gllim.parameters import GLLiMParameters
-from .gllim.training import FitProgress
-from .inversion import block_inverter, identity, provenance
+from .gllim.training import FitProgress, check_progress
+from .inversion import FITTED, Inversion, identity, simulate
 from .io.checkpoint import CheckpointFile
 from .io.model import Model, load_model, save_model
 from .settings import plain, read_settings, stored_settings
@@ -46,7 +38,8 @@ class GLLiMInverter:
         share it.
     sigma_blocks : groups of bands whose noise is correlated, for ``sigma="block"``: the group of each band, lists of
         bands, or ``"auto"`` to find them in the residuals of a first fit.
-    gamma, tied_gamma : structure of the parameters' covariance in each component, and whether all share it.
+    gamma, tied_gamma : structure of the parameters' covariance in each component, ``"full"``, ``"diag"`` or ``"iso"``,
+        and whether all share it.
     tied_pi : all component weights 1/K.
     transforms : of bounded or skewed parameters: ``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt",
         ("a", "b", "c"): "ilr"}``. The model holds the transformed ones, results are in physical units, within bounds.
@@ -157,7 +150,7 @@ class GLLiMInverter:
         missing: str = "raise",
         rechunk: str | None = None,
         persist: bool | str = "auto",
-        checkpoint: str | Path | None = None,
+        checkpoint: str | PathLike[str] | None = None,
         progress: FitProgress | None = None,
     ) -> GLLiMInverter:
         """Train on a Dataset of simulated spectra and the parameters they were made with.
@@ -196,6 +189,7 @@ class GLLiMInverter:
         members = member_settings(settings, self.n_ensemble)
         if len(members) > 1 and responsibilities is not None:
             raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
+        check_progress(progress)
         keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         added = None
         if sensor is not None:
@@ -267,26 +261,15 @@ class GLLiMInverter:
         ValueError : not fitted, bands that do not match, units that contradict, unknown outputs, an empty cube, noise
             that is negative or fits no bands, a known parameter that the model has not or beyond its bounds.
         """
-        model = self._fitted()
-        declared = declare_outputs(outputs, model.names, model.theta.n_latent)
-        if len(model.members) > 1 and any(output.kind == "latent" for output in declared):
-            raise ValueError("the latents of a committee's members are not comparable: ask for other outputs")
-        request = self._request(cube, band_dim, tolerance, rechunk)
-        taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
-        require_free_names(request.cube, request.band_dim, sorted(taken))
-        kernel = self._kernel(
-            request, declared, noise, known, tolerance, min_valid_bands, None, noise_includes_training
-        )
-        maps = apply_blocks(request.cube, request.band_dim, kernel)
-        return label_maps(
-            maps,
-            request.cube,
-            declared,
-            model.names,
-            model.attrs,
-            provenance(model, request.remark, *describe_conditions(kernel.conditions, model.names)),
-            model.spectra_units,
-        )
+        return self._inversion(
+            noise=noise,
+            known=known,
+            band_dim=band_dim,
+            tolerance=tolerance,
+            rechunk=rechunk,
+            min_valid_bands=min_valid_bands,
+            noise_includes_training=noise_includes_training,
+        ).maps(cube, outputs)
 
     def posterior(
         self,
@@ -311,13 +294,15 @@ class GLLiMInverter:
         Dataset of ``weight`` (..., component), ``mean`` (..., component, parameter), ``covariance`` (..., component,
         parameter, parameter_2) and ``log_evidence`` (...), NaN where a spectrum has no valid band.
         """
-        request = self._request(spectra, band_dim, tolerance, "auto")
-        require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
-        kernel = self._kernel(request, [], noise, known, tolerance, min_valid_bands, None, noise_includes_training)
-        least = n_components is None or (isinstance(n_components, numbers.Integral) and n_components >= 1)
-        if not least or isinstance(n_components, bool):
-            raise ValueError(f"n_components={n_components!r} must be an integer, 1 or more, or None")
-        return label_posterior(kernel, request, n_components)
+        return self._inversion(
+            noise=noise,
+            known=known,
+            band_dim=band_dim,
+            tolerance=tolerance,
+            rechunk="auto",
+            min_valid_bands=min_valid_bands,
+            noise_includes_training=noise_includes_training,
+        ).posterior(spectra, n_components)
 
     def simulate(self, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
         """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp).
@@ -331,16 +316,7 @@ class GLLiMInverter:
         ------
         ValueError : not fitted, a parameter that is absent, NaN, or latents of the wrong size.
         """
-        model = self._fitted()
-        spectra, like = expected_spectra(model.members, model.transforms, parameters, latent)
-        dim, coords = model.band_coordinates()
-        return xr.DataArray(
-            spectra,
-            dims=(*like.dims, dim),
-            coords={**like.coords, **coords},
-            name=model.spectra_name,
-            attrs={} if model.spectra_units is None else {"units": model.spectra_units},
-        )
+        return simulate(self._fitted(), parameters, latent)
 
     def evaluate(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
         """Invert spectra whose parameters are known, and compare.
@@ -356,17 +332,7 @@ class GLLiMInverter:
         (without transforms), and of the intervals coverage_50, coverage_90, coverage_95, ks_statistic and ks_p of the
         PIT values' uniformity, and calibration_error, the mean difference of coverage and level.
         """
-        maps, truth = self._compare(test, ("mean", "pit", "crps"), options)
-        names = self._fitted().names
-        found = evaluation(maps[names], truth, names)
-        pits = maps[[f"{name}_pit" for name in names]].rename({f"{name}_pit": name for name in names})
-        if self._fitted().transforms.is_identity:
-            scores = [float(maps[f"{name}_crps"].mean()) for name in names]
-            attrs = {"long_name": "mean continuous ranked probability score"}
-            if "units" in found["rmse"].attrs:
-                attrs["units"] = found["rmse"].attrs["units"]
-            found["crps"] = ("parameter", scores, attrs)
-        return found.merge(calibration_table(pits))
+        return self._inversion(**options).evaluate(test)
 
     def pit(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
         """The probability integral transform of true parameters: the posterior's distribution function at the truth.
@@ -374,8 +340,7 @@ class GLLiMInverter:
         Uniform where the posterior is calibrated; for :mod:`specinvert.diagnostics.calibration`. Arguments are those of
         :meth:`evaluate`. NaN for parts of compositions and where nothing was estimated.
         """
-        maps, _ = self._compare(test, ("pit",), options)
-        return maps.rename({f"{name}_pit": name for name in self._fitted().names})
+        return self._inversion(**options).pit(test)
 
     def recalibrate(self, held_out: xr.Dataset, minimum: int = 2000, **options: Any) -> GLLiMInverter:
         """Correct quantiles and central intervals on simulations held out of training (Kuleshov et al., 2018).
@@ -392,32 +357,19 @@ class GLLiMInverter:
         ------
         ValueError : too few pairs, or a model with compositions.
         """
-        self.model_ = replace(self._fitted(), recalibration=None)
-        correction = Recalibration.of(self.pit(held_out, **options)[self.model_.names], minimum)
-        self.model_ = replace(self.model_, recalibration=(correction.levels, correction.raw))
+        if not isinstance(minimum, numbers.Integral) or isinstance(minimum, bool) or minimum < 1:
+            raise ValueError(f"minimum={minimum!r} must be an integer, 1 or more")
+        raw = replace(self._fitted(), recalibration=None)
+        correction = Recalibration.of(self._inversion(raw, **options).pit(held_out), int(minimum))
+        self.model_ = replace(raw, recalibration=(correction.levels, correction.raw))
         return self
 
-    def _compare(
-        self, test: xr.Dataset, kinds: Sequence[str], options: dict[str, Any]
-    ) -> tuple[xr.Dataset, dict[str, xr.DataArray]]:
-        """Outputs for spectra of known parameters, and these on the grid of the outputs."""
-        model = self._fitted()
-        truth, spectra = read_truth(test, model.names, model.attrs)
-        asked = dict(options)
-        request = self._request(
-            spectra, asked.pop("band_dim", None), asked.get("tolerance", 1.0), asked.pop("rechunk", None)
-        )
-        kernel = self._kernel(request, declare_scores(kinds, model.names), **asked, truth=truth)
-        maps = apply_blocks(request.cube, request.band_dim, kernel)
-        first = maps[next(iter(maps.data_vars))]
-        return maps, {name: broadcast_truth(truth[name], first) for name in model.names}
-
-    def to_netcdf(self, path: str | Path) -> None:
+    def to_netcdf(self, path: str | PathLike[str]) -> None:
         """Write the model: arrays and attributes only, all that inversion elsewhere needs. Atomic."""
         save_model(self._fitted(), path)
 
     @classmethod
-    def from_netcdf(cls, path: str | Path) -> GLLiMInverter:
+    def from_netcdf(cls, path: str | PathLike[str]) -> GLLiMInverter:
         """Read a model written by :meth:`to_netcdf`, to the same bits."""
         model = load_model(path)
         inverter = cls(**model.settings, transforms=model.transforms.spec)
@@ -425,9 +377,9 @@ class GLLiMInverter:
         return inverter
 
     def __getattr__(self, name: str) -> Any:
-        if name in _FITTED and "model_" in self.__dict__:
-            return _FITTED[name](self.model_)
-        if name in _FITTED:
+        if name in FITTED and "model_" in self.__dict__:
+            return FITTED[name](self.model_)
+        if name in FITTED:
             raise AttributeError(f"this GLLiMInverter is not fitted, so it has no {name!r}: call fit first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -438,14 +390,9 @@ class GLLiMInverter:
             )
         return self.model_
 
-    def _request(
-        self, data: xr.DataArray | xr.Dataset, band_dim: str | None, tolerance: float, rechunk: str | None
-    ) -> Request:
-        model = self._fitted()
-        return read_request(data, model.bands, model.spectra_name, model.spectra_units, band_dim, tolerance, rechunk)
-
-    def _kernel(self, request: Request, declared: Sequence[Output], *args: Any, **options: Any) -> BlockInverter:
-        return block_inverter(self._fitted(), self.ensemble_weights == "evidence", request, declared, *args, **options)
+    def _inversion(self, model: Model | None = None, /, **options: Any) -> Inversion:
+        """How this inverter, or another model with its settings, inverts."""
+        return Inversion.of(model or self._fitted(), self.ensemble_weights == "evidence", options)
 
     @property
     def model_id(self) -> str:
@@ -453,23 +400,18 @@ class GLLiMInverter:
         return identity(self._fitted())
 
 
-_FITTED: dict[str, Callable[[Model], Any]] = {
-    "parameters_": lambda m: m.theta,
-    "members_": lambda m: m.members,
-    "log_likelihoods_": lambda m: m.log_likelihoods,
-    "n_iter_": lambda m: len(m.log_likelihoods),
-    "converged_": lambda m: m.converged,
-    "n_components_": lambda m: m.theta.n_components,
-    "n_latent_": lambda m: m.theta.n_latent,
-    "n_removed_": lambda m: m.n_removed,
-    "bic_": lambda m: m.bics[m.theta.n_latent],
-    "bics_": lambda m: m.bics,
-}
-
-
-def load_inverter(path: str | Path) -> GLLiMInverter:
+def load_inverter(path: str | PathLike[str]) -> GLLiMInverter:
     """Read a trained inverter from a netCDF file written by :meth:`GLLiMInverter.to_netcdf`.
 
     Raises FileNotFoundError, or ValueError where the file is truncated, not a model, or of another schema.
+
+    Examples
+    --------
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> training = simulate_mixtures(300, noise=0.01)
+    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> inverter.to_netcdf("model.nc")
+    >>> load_inverter("model.nc")
+    <GLLiMInverter n_components=3, n_latent=0, sigma='iso', tied_sigma=False: 121 bands -> grain_size>
     """
     return GLLiMInverter.from_netcdf(path)

@@ -5,10 +5,12 @@ The paper chooses L_w by BIC (section "Latent Dimension Estimation Using BIC").
 
 from __future__ import annotations
 
+import hashlib
 import numbers
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -24,10 +26,12 @@ from .cubes.resampling import resample
 from .cubes.training import read_training
 from .diagnostics.selection import AXES, best_of, edges_of, require_criterion
 from .fitting import add_noise
+from .gllim.chunks import moments_of
 from .gllim.parameters import GLLiMParameters
 from .gllim.training import Settings
 from .grid_fits import NUMBERS, Fitted, GridJob
 from .inverter import GLLiMInverter
+from .io.finished_fits import FinishedFits
 from .settings import read_settings
 
 if TYPE_CHECKING:
@@ -90,6 +94,7 @@ def select_model(
     rechunk: str | None = None,
     refit: bool = True,
     progress: SelectionProgress | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     random_state: Any = 0,
     **settings: Any,
 ) -> Selection:
@@ -112,6 +117,9 @@ def select_model(
         Weights are frequencies of held-out samples too.
     refit : fit the best pair again, to all samples.
     progress : called after each fit of the grid with a label, the number done and that of all.
+    checkpoint : a file in which the numbers of finished fits are kept; where it exists, a stopped selection of the same
+        data, or of another grid over them, goes on without those. It is removed at the end. Fits that failed are tried
+        again.
     random_state : seed of every fit and of the noise; of anything but an integer, one seed is drawn for all.
     settings : of :class:`specinvert.GLLiMInverter`, for every fit.
 
@@ -122,7 +130,8 @@ def select_model(
     Raises
     ------
     ValueError : before any fit, what is wrong with grid, settings or data: an unknown criterion, an L_w not below the
-        bands, more components than samples for L_t + 2 each. After the fits, where every one failed.
+        bands, more components than samples for L_t + 2 each, a checkpoint of other data or settings. After the fits,
+        where every one failed.
 
     Warns
     -----
@@ -151,6 +160,7 @@ def select_model(
         raise ValueError("init must be the name of a start: a model to go on from has one K and one L_w")
     plain = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
     seed = int(random_state if plain else check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    keeper = None if checkpoint is None else FinishedFits(checkpoint)
     pairs = [(k, w) for k in sizes for w in dimensions]
     inverters = {pair: GLLiMInverter(*pair, random_state=seed, **settings) for pair in pairs}
 
@@ -168,7 +178,8 @@ def select_model(
     cells = [(f"K = {k}, L_w = {w}", read_settings(inverters[k, w])) for k, w in pairs]
     n_samples, n_held_out = job.check([own for _, own in cells])
 
-    found = _fit_all(job, cells, progress)
+    finished = None if keeper is None else _Finished(keeper, job, [own for _, own in cells])
+    found = _fit_all(job, cells, progress, finished)
     table = _tabulate(found, sizes, dimensions, data.parameters)
     table.attrs = {"criterion": criterion, "n_samples": n_samples, "n_held_out": n_held_out}
     _tell_failures(found, [label for label, _ in cells])
@@ -183,51 +194,102 @@ def select_model(
         inverter.fit(
             *(training, spectra, parameters, band_dim, weights, noise), sensor=sensor, missing=missing, rechunk=rechunk
         )
+    if keeper is not None:
+        keeper.remove()
     return Selection(table, criterion, chosen, inverter)
 
 
-def _fit_all(job: GridJob, cells: Sequence[tuple[str, Settings]], progress: SelectionProgress | None) -> list[Fitted]:
+class _Finished:
+    """The fits of a grid that a checkpoint keeps, by their number in the grid."""
+
+    def __init__(self, keeper: FinishedFits, job: GridJob, settings: Sequence[Settings]) -> None:
+        data = hashlib.sha256()
+        for source in (job.data.source, job.held_out):
+            moments = None if source is None else source.sum(moments_of)
+            for part in () if moments is None else (moments.spectra, moments.parameters):
+                for values in (part.mean, part.squared, part.low, part.high):
+                    data.update(np.ascontiguousarray(values).tobytes())
+        self.keeper = keeper
+        self.names = [hashlib.sha256(data.digest() + repr(own).encode()).hexdigest() for own in settings]
+        keeper.begin(self.names)
+
+    def load(self, number: int) -> Fitted | None:
+        kept = self.keeper.load(self.names[number])
+        return None if kept is None else Fitted(**{**kept, "nrmse": np.array(kept["nrmse"], dtype=np.float64)})
+
+    def keep(self, number: int, found: Fitted) -> None:
+        if not found.failure:
+            values = {name: float(value) for name, value in found.values.items()}
+            self.keeper.keep(
+                self.names[number],
+                {**asdict(found), "values": values, "nrmse": found.nrmse.tolist(), "converged": bool(found.converged)},
+            )
+
+
+def _fit(job: GridJob, settings: Settings) -> Fitted:
+    """One fit, where it is done: one that memory does not hold has failed, as one that degenerates has."""
+    try:
+        return job.fit(settings)
+    except MemoryError as error:
+        nothing = np.full(len(job.data.parameters), np.nan)
+        return Fitted(dict.fromkeys(NUMBERS, np.nan), nothing, failure=f"not enough memory: {error}")
+
+
+def _fit_all(
+    job: GridJob,
+    cells: Sequence[tuple[str, Settings]],
+    progress: SelectionProgress | None,
+    finished: _Finished | None,
+) -> list[Fitted]:
     """The fits, in the order of the cells."""
+    kept = [None if finished is None else finished.load(number) for number in range(len(cells))]
+    found = {number: fitted for number, fitted in enumerate(kept) if fitted is not None}
 
-    def report(done: int, label: str) -> None:
+    def take(number: int, fitted: Fitted) -> None:
+        found[number] = fitted
+        if finished is not None:
+            finished.keep(number, fitted)
         if progress is not None:
-            progress(label, done, len(cells))
+            progress(cells[number][0], len(found), len(cells))
 
-    found: list[Fitted] = []
+    left = [number for number in range(len(cells)) if number not in found]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told once, of all fits
         if isinstance(job.data.source, DaskChunks):
-            for label, settings in cells:
-                found.append(job.fit(settings))
-                report(len(found), label)
-            return found
-        held = dask.delayed(job, traverse=False)
-        tasks = [dask.delayed(GridJob.fit, pure=False)(held, settings) for _, settings in cells]
-        labels = {task.key: label for task, (label, _) in zip(tasks, cells, strict=True)}
-        client = active_client()
-        if client is None:
-            with _Reporter(labels, report):
-                return list(dask.compute(*tasks))
-        from distributed import as_completed
-
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):  # the data go along once
-            futures = client.compute(tasks)
-        for number, future in enumerate(as_completed(futures), 1):
-            report(number, labels[future.key])
-        return list(client.gather(futures))
+            for number in left:
+                take(number, _fit(job, cells[number][1]))
+        elif left:
+            held = dask.delayed(job, traverse=False)
+            _compute({number: dask.delayed(_fit, pure=False)(held, cells[number][1]) for number in left}, take)
+    return [found[number] for number in range(len(cells))]
 
 
-class _Reporter(Callback):  # type: ignore[misc]
-    """Tells of each fit that one of dask's local schedulers has done."""
+def _compute(tasks: dict[int, Any], take: Callable[[int, Fitted], None]) -> None:
+    """Have dask compute numbered tasks, and give each result with its number to ``take`` when it is there."""
+    numbers_of = {task.key: number for number, task in tasks.items()}
+    client = active_client()
+    if client is None:
+        with _Taker(numbers_of, take):
+            dask.compute(*tasks.values())
+        return
+    from distributed import as_completed
 
-    def __init__(self, labels: dict[Any, str], report: Callable[[int, str], None]) -> None:
-        self.labels, self.report, self.done = labels, report, 0
-        super().__init__(posttask=self._tell)
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):  # the data go along once
+        futures = client.compute(list(tasks.values()))
+    for future, result in as_completed(futures, with_results=True):
+        take(numbers_of[future.key], result)
 
-    def _tell(self, key: Any, *_: Any) -> None:
-        if key in self.labels:
-            self.done += 1
-            self.report(self.done, self.labels[key])
+
+class _Taker(Callback):  # type: ignore[misc]
+    """Hands on each fit that one of dask's local schedulers has done."""
+
+    def __init__(self, numbers_of: dict[Any, int], take: Callable[[int, Fitted], None]) -> None:
+        self.numbers_of, self.take = numbers_of, take
+        super().__init__(posttask=self._done)
+
+    def _done(self, key: Any, result: Any, *_: Any) -> None:
+        if key in self.numbers_of:
+            self.take(self.numbers_of[key], result)
 
 
 def _tabulate(

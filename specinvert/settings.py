@@ -31,7 +31,7 @@ def read_settings(inverter: Any) -> Settings:
     count = inverter.n_ensemble
     if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 1:
         raise ValueError(f"n_ensemble={count!r} must be an integer, 1 or more")
-    if inverter.ensemble_weights not in ("equal", "evidence"):
+    if not isinstance(inverter.ensemble_weights, str) or inverter.ensemble_weights not in ("equal", "evidence"):
         raise ValueError(f"ensemble_weights={inverter.ensemble_weights!r} is not one of 'equal', 'evidence'")
     return Settings(constraints=constraints, **values)
 

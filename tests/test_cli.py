@@ -19,8 +19,8 @@ from specinvert import GLLiMInverter, __version__, load_inverter, open_cube, sav
 from specinvert.cli import main
 
 COMMANDS = [
-    *("compare", "demo", "evaluate", "info", "invert", "orthorectify", "plot", "rank", "report", "resample"),
-    *("select", "train", "view"),
+    *("compare", "demo", "evaluate", "info", "invert", "orthorectify", "plot", "rank", "recalibrate", "report"),
+    *("resample", "select", "train", "view"),
 ]
 QUICK = ["--components", "3", "--max-iter", "4", "--tol", "0"]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -150,7 +150,7 @@ def test_invert_writes_geotiff_with_the_flags_beside(folder: Path) -> None:
 
 
 def test_evaluate_prints_a_table_and_writes_it(folder: Path) -> None:
-    output = succeed("evaluate", folder / "model.nc", folder / "scene.nc", "-o", folder / "errors.csv")
+    output = run("evaluate", folder / "model.nc", folder / "scene.nc", "-o", folder / "errors.csv").stdout
     table = load_inverter(folder / "model.nc").evaluate(xr.load_dataset(folder / "scene.nc"))
     header, *rows = output.splitlines()[:3]
     assert header.split()[:3] == ["parameter", "units", "nrmse"]
@@ -160,7 +160,7 @@ def test_evaluate_prints_a_table_and_writes_it(folder: Path) -> None:
     for name in ("nrmse", "rmse", "bias", "r2"):
         np.testing.assert_allclose(written[name], table[name], rtol=1e-6)
     assert f"{float(table['nrmse'][0]):.4g}" in rows[0]
-    assert succeed("evaluate", folder / "model.nc", folder / "training.nc").count("\n") == 3
+    assert succeed("-q", "evaluate", folder / "model.nc", folder / "training.nc").count("\n") == 3
 
 
 def test_info_tells_what_every_kind_of_file_holds(folder: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import click.testing
 import dask
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from test_cli import QUICK, run, succeed
 
 from specinvert import load_inverter, save_maps
 from specinvert.cli import main
+from specinvert.cubes.outputs import OUTPUTS
+from specinvert.diagnostics.comparison import DEFAULT_METHODS, SCORES
 
 MAIN = "from specinvert.cli import main; main()"
 SLOW_BLOCKS = f"""
@@ -301,3 +304,23 @@ def test_every_option_says_in_a_sentence_what_it_does() -> None:
     short = [f"{name} {param.opts[-1]}" for name, param in options if len((param.help or "").split()) < 2]
     ends = [f"{n} {p.opts[-1]}" for n, p in options if not re.search(r"\.(  \[.*\])?$", p.help or "")]
     assert short + ends == []
+
+
+def help_of(command: str, option: str) -> str:
+    (found,) = (param for param in main.commands[command].params if option in param.opts)
+    assert isinstance(found, click.Option)
+    return found.help or ""
+
+
+def test_help_names_the_outputs_methods_and_scores_that_there_are() -> None:
+    outputs = set(re.findall(r"\w+", help_of("invert", "--outputs").partition(":")[2].partition(";")[0]))
+    assert outputs == {*OUTPUTS, "q05", "ci90", "hdi90", "draws100", "modes3"}
+    assert f"[default: {', '.join(DEFAULT_METHODS)}]" in help_of("compare", "--methods")
+    assert ", ".join(SCORES) in help_of("compare", "--score")
+
+
+def test_the_list_of_commands_has_whole_sentences_at_eighty_columns() -> None:
+    listed = click.testing.CliRunner().invoke(main, ["--help"], terminal_width=80).stdout.partition("Commands:\n")[2]
+    lines = listed.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(main.commands)
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []

@@ -144,6 +144,47 @@ def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(made: Path, tmp_path:
     assert listing(made) == before
 
 
+def test_evaluate_says_what_to_beware_of_and_recalibrate_mends_the_intervals(made: Path, tmp_path: Path) -> None:
+    many = make_training(1500, seed=3)
+    many.to_netcdf(tmp_path / "held_out.nc")
+    narrow = load_inverter(made / "model.nc")
+    for theta in narrow.model_.members:
+        theta.Sigma[:] *= 0.3
+    narrow.to_netcdf(tmp_path / "narrow.nc")
+    told = run("evaluate", tmp_path / "narrow.nc", tmp_path / "held_out.nc")
+    assert told.exit_code == 0
+    assert "Beware: Uncertainties are too small" in told.stderr
+    assert "specinvert recalibrate" in told.stderr
+    assert run("-q", "evaluate", tmp_path / "narrow.nc", tmp_path / "held_out.nc").stderr == ""
+    files = tmp_path / "narrow.nc", tmp_path / "held_out.nc"
+    few = run("recalibrate", *files, "-o", tmp_path / "calibrated.nc")
+    assert (few.exit_code, few.stderr.count("\n")) == (1, 1)
+    assert "1500 finite pairs" in few.stderr
+    assert not (tmp_path / "calibrated.nc").exists()
+    said = succeed("recalibrate", *files, "-o", tmp_path / "calibrated.nc", "--minimum", 1000, "--noise", 0.001)
+    assert said.count("90 % intervals hold") == 2
+    expected = load_inverter(tmp_path / "narrow.nc").recalibrate(many, 1000, noise=0.001)
+    np.testing.assert_array_equal(
+        load_inverter(tmp_path / "calibrated.nc").model_.recalibration[1], expected.model_.recalibration[1]
+    )
+    after = load_inverter(tmp_path / "calibrated.nc").evaluate(many, noise=0.001)["coverage_90"]
+    np.testing.assert_allclose(after, 0.9, atol=0.01)
+
+
+def test_report_takes_maps_and_test_by_place_or_by_name_and_not_twice(made: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    succeed("invert", made / "model.nc", made / "scene.nc", "-o", tmp_path / "maps.nc", "--variable", "reflectance")
+    page, title = tmp_path / "page.html", ["--title", "one and the same"]
+    given = ["report", made / "model.nc", "-o", page, *title]
+    assert run(*given, tmp_path / "maps.nc", made / "scene.nc").exit_code == 0
+    by_place = page.read_text()
+    assert run(*given, "--maps", tmp_path / "maps.nc", "--test", made / "scene.nc").exit_code == 0
+    assert by_place.count("<img") == page.read_text().count("<img") > 3
+    twice = run(*given, tmp_path / "maps.nc", "--maps", tmp_path / "maps.nc")
+    assert twice.exit_code == 1
+    assert "given twice" in twice.stderr
+
+
 def test_select_compare_report_and_resample_write_what_they_say(made: Path, tmp_path: Path) -> None:
     training = made / "training.nc"
     grid = ["--components", "2,3", "--latent", "0,1", "--max-iter", "3", "--tol", "0", "--held-out", "0.3"]

@@ -1,5 +1,6 @@
 """Methods compared on one training and one test set: scores as defined, nothing dropped in silence."""
 
+import re
 from typing import Any
 
 import labelled
@@ -82,6 +83,50 @@ def test_a_method_that_fails_is_reported_and_the_others_go_on() -> None:
     assert "bad: error: RuntimeError: no solution" in format_comparison(table)
 
 
+class Odd(Constant):
+    """Gives what it was made with as its estimates of the test set, and leaves zeros in the arrays that it is given."""
+
+    def __init__(self, estimates: Any) -> None:
+        self.estimates = estimates
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Odd":
+        X[:], y[:] = 0.0, 0.0
+        return self
+
+    def predict(self, X: np.ndarray) -> Any:
+        X[:] = 0.0
+        return self.estimates
+
+
+@pytest.mark.parametrize(
+    ("estimates", "message"),
+    [
+        (np.zeros((2, 50)), r"the estimates have shape \(2, 50\), not \(50, 2\)"),
+        (np.full((50, 2), "a"), "could not convert string"),
+        (np.full((50, 2), 1j), "the estimates are complex numbers"),
+        (None, r"the estimates have shape \(\), not"),
+        (np.where(np.arange(50)[:, None] < 3, np.nan, np.ones((50, 2))), "the estimates of 3 of 50 spectra are NaN"),
+    ],
+)
+def test_estimates_that_are_none_fail_the_method_alone(estimates: Any, message: str) -> None:
+    alone = compared({"lut": "lut"})
+    table = compared({"odd": Odd(estimates), "lut": "lut"})
+    assert re.search(message, str(table["error"].values[0]))
+    assert np.isnan(table["nrmse"].values[0]).all()
+    np.testing.assert_array_equal(table["nrmse"].values[1], alone["nrmse"].values[0])
+    assert "failed" not in [text.get_text() for text in plot_comparison(table).axes[-1].texts]
+
+
+def test_a_single_test_spectrum_has_errors_but_no_nrmse() -> None:
+    test = labelled.make_training(50, seed=1).isel(sample=[0])
+    table = compare(labelled.make_training(120), test, {"lut": "lut", "bad": Broken([0.0, 0.0])})
+    assert np.isfinite(table["rmse"][0]).all()
+    assert np.isnan(table["nrmse"][0]).all()
+    axes = plot_comparison(table).axes
+    assert [text.get_text() for text in axes[0].texts] == ["undefined", "failed"]
+    assert axes[0].get_xlim() == (0.0, 1.0)
+
+
 def test_warnings_of_a_method_are_kept() -> None:
     table = compared(["rvm", "lut"], options={"rvm": {"kernel": "gaussian", "scale": 2.0, "max_iter": 1}})
     assert "did not converge in 1 changes" in table["warning"].sel({"method": "rvm"}).item()
@@ -144,7 +189,7 @@ def test_bad_requests_are_refused_before_any_fit(methods: Any, changes: dict[str
 def test_options_and_objects_of_other_kinds_are_refused() -> None:
     with pytest.raises(TypeError, match="n_trees"):
         compared(["rf"], options={"rf": {"n_trees": 3}})
-    with pytest.raises(TypeError, match="method 'mine' is a int; give a name or a regressor"):
+    with pytest.raises(TypeError, match="method 'mine' is of type int; give a name or a regressor"):
         compared({"mine": 3})
 
 

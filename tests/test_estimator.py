@@ -177,7 +177,7 @@ BAD_SETTINGS = [
     ({"n_latent": "bic", "max_latent": "all"}, "max_latent='all' must be an integer or a sequence of them"),
     ({"n_latent": "bic", "max_latent": -1}, "max_latent=-1 must be an integer, 0 or more"),
     ({"n_latent": "bic", "max_latent": [1, 0.5]}, "max_latent=0.5 must be an integer, 0 or more"),
-    ({"n_latent": "bic", "max_latent": []}, r"max_latent=\[\] must hold integers from 0 to 5"),
+    ({"n_latent": "bic", "max_latent": []}, r"max_latent=\[\] must be an integer or a sequence of them"),
     ({"n_latent": "bic", "max_latent": [6]}, r"max_latent=\[6\] must hold integers from 0 to 5"),
     ({"n_init": 0}, "n_init=0 must be an integer, 1 or more"),
     ({"max_iter": 0}, "max_iter=0 must be an integer, 1 or more"),
@@ -185,8 +185,8 @@ BAD_SETTINGS = [
     ({"tol": float("nan")}, "tol=nan must be a number, zero or more"),
     ({"tol": "0"}, "tol='0' must be a number, zero or more"),
     ({"reg_covar": float("inf")}, "reg_covar=inf must be a number, zero or more"),
-    ({"latent_mean": [0.0, 1.0, 2.0]}, r"latent_mean \(3,\) and latent_covariance .* must broadcast to \(2, 1\)"),
-    ({"random_state": "seed"}, "'seed' cannot be used to seed"),
+    ({"latent_mean": [0.0, 1.0, 2.0]}, r"latent_mean=\[0.0, 1.0, 2.0\] must .* broadcast to \(2, 1\)"),
+    ({"random_state": "seed"}, "random_state='seed' must be an integer from 0"),
 ]
 
 
@@ -291,3 +291,24 @@ def test_it_serves_in_pipelines_searches_and_cross_validation(data: Data) -> Non
     search.fit(data.spectra, data.parameters)
     assert search.best_score_ > 0.5
     assert search.predict(data.spectra).shape == data.parameters.shape
+
+
+@pytest.mark.parametrize(
+    ("settings", "n", "told"),
+    [
+        ({"sigma": "full"}, 60, ["9 that a full covariance of 6 bands", "tied_sigma=True"]),
+        ({"sigma": "full", "tied_sigma": True}, 120, []),
+        ({"sigma": "full"}, 400, []),
+        ({}, 60, ["9 that an affine map of 3 columns"]),
+        ({}, 400, []),
+    ],
+)
+def test_too_few_samples_a_component_are_told(settings, n, told, caplog):
+    rng = np.random.default_rng(0)
+    t = rng.random((n, 2))
+    spectra = np.sin(3.0 * t @ rng.normal(size=(2, 6))) + 0.01 * rng.normal(size=(n, 6))
+    with caplog.at_level("WARNING", logger="specinvert.gllim.training"):
+        GLLiM(8, random_state=0, tol=0.0, max_iter=3, **settings).fit(spectra, t)
+    text = " ".join(record.getMessage() for record in caplog.records if "fewer samples" in record.getMessage())
+    assert bool(text) == bool(told)
+    assert all(part in text for part in told)

@@ -292,12 +292,26 @@ def test_known_values_far_outside_training_are_flagged() -> None:
 
 
 def test_every_output_is_given_where_all_parameters_are_known() -> None:
-    outputs = ("mean", "std", "q05", "ci90", "hdi90", "mode", "cov", "residual", "fit_rmse", "log_evidence", "flag")
+    outputs = (
+        "mean",
+        "std",
+        "q05",
+        "ci90",
+        "hdi90",
+        "mode",
+        "cov",
+        "residual",
+        "fit_rmse",
+        "log_evidence",
+        "flag",
+        "entropy",
+    )
     known = {"water": 0.7, "dust": labelled_known()[0].drop_attrs().fillna(0.2)}
     maps = fitted(1).invert(make_cube(), known=known, outputs=outputs)
     for name in ("water", "water_q05", "water_ci90_lower", "water_hdi90_upper", "water_mode"):
         assert (maps[name] == 0.7).all()
     assert (maps["covariance"] == 0).all()
+    assert (maps["entropy"] == 0).all()
     assert np.isfinite(maps["residual"]).all()
     assert np.isfinite(maps["log_evidence"]).all()
 
@@ -382,6 +396,20 @@ def test_known_parameters_that_cannot_serve_are_refused_in_one_line_before_any_w
 def test_min_valid_bands_out_of_range_is_refused(least: Any) -> None:
     with refuses(ValueError, f"min_valid_bands={least!r}", "1 to the 8 bands"):
         fitted().invert(make_cube(), min_valid_bands=least)
+
+
+def test_infinite_values_known_in_some_pixels_are_refused_with_their_name_and_count() -> None:
+    known = truth_with("dust").copy()
+    known[:, :2] = np.inf
+    with refuses(ValueError, "known 'dust' is infinite in 10 pixels", "NaN"):
+        fitted().invert(make_cube(), known={"dust": known})
+
+
+def test_a_posterior_given_an_interval_is_refused_and_not_that_without_it() -> None:
+    with refuses(ValueError, "interval", "no mixture of Gaussians", "invert"):
+        fitted().posterior(make_cube(), known={"dust": (0.1, 0.2)})
+    with refuses(ValueError, "known 'dust': the interval is empty in 30 pixels"):
+        fitted().invert(make_cube(), known={"dust": (truth_with("dust") + 5.0, 0.2)})
 
 
 def test_lazy_negative_noise_is_refused_at_computation_with_its_count() -> None:

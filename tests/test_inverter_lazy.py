@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_info
 from specinvert import GLLiMInverter, load_inverter
 from specinvert.cubes.engine import BlockInverter, Predictor
 from specinvert.cubes.outputs import declare_outputs
-from specinvert.cubes.reading import Domain
+from specinvert.cubes.pixels import Domain
 from specinvert.gllim.threads import one_blas_thread
 
 EVERY = ("mean", "std", "cov", "latent", "log_evidence", "flag")

@@ -299,3 +299,59 @@ def test_known_parts_of_a_composition_and_values_beyond_bounds_are_refused(make:
 def test_shortest_intervals_of_transformed_parameters_are_refused() -> None:
     with refuses(ValueError, "hdi", "without transforms", "'ci90'"):
         bounded().invert(make_training(5)["reflectance"], outputs=("mean", "hdi90"))
+
+
+@pytest.mark.parametrize(("name", "interval"), [("cover", (0.0, 1.2)), ("grain", (0.0, 40.0)), ("lai", (1.0, np.inf))])
+def test_an_interval_in_physical_units_keeps_the_draws_within_it(name: str, interval: tuple[float, float]) -> None:
+    spectra = make_training(60, seed=6)["reflectance"]
+    drawn = bounded().invert(spectra, outputs=["draws40000"])
+    inside = (drawn[f"{name}_draws"] >= interval[0]) & (drawn[f"{name}_draws"] <= interval[1])
+    rows = np.flatnonzero((inside.mean("draw") > 0.2) & (inside.mean("draw") < 0.8))[:3]
+    assert len(rows) == 3
+    outputs = ("mean", "std", "cov", "q25", "q9", "log_evidence", "flag")
+    maps = bounded().invert(spectra[rows], known={name: interval}, outputs=outputs)
+    for row, i in enumerate(rows):
+        kept = np.stack([drawn[f"{n}_draws"].values[i][inside.values[i]] for n in NAMES])
+        error = 5.0 / np.sqrt(kept.shape[1])
+        spread = np.cov(kept)
+        for j, wanted in enumerate(NAMES):
+            of = maps[[wanted, f"{wanted}_std", f"{wanted}_q25", f"{wanted}_q9"]].isel(sample=row)
+            deviation = np.sqrt(spread[j, j])
+            assert abs(float(of[wanted]) - kept[j].mean()) < error * deviation, wanted
+            assert float(of[f"{wanted}_std"]) == pytest.approx(deviation, rel=4 * error), wanted
+            for level in (0.25, 0.9):
+                below = (kept[j] <= float(of[f"{wanted}_q{str(level)[2:]}"])).mean()
+                assert below == pytest.approx(level, abs=error), wanted
+        scale = np.sqrt(np.outer(np.diag(spread), np.diag(spread)))
+        assert (abs(maps["covariance"].values[row] - spread) < 4 * error * scale).all()
+
+
+def test_an_interval_of_the_whole_range_changes_nothing() -> None:
+    spectra = make_training(5, seed=7)["reflectance"]
+    free = bounded().invert(spectra, outputs=("mean", "std", "q1", "log_evidence"))
+    for whole in ({"cover": (-1.0, 3.0)}, {"grain": (0.0, np.inf)}, {"lai": (-5.0, np.inf)}):
+        xr.testing.assert_allclose(
+            bounded().invert(spectra, known=whole, outputs=("mean", "std", "q1", "log_evidence")), free, rtol=5e-3
+        )
+
+
+def test_intervals_differ_from_pixel_to_pixel_and_stand_beside_known_values() -> None:
+    spectra = make_training(40, seed=8)["reflectance"]
+    low = xr.DataArray(np.where(np.arange(40) % 2, np.nan, 20.0), dims="sample")
+    known = {"grain": (low, low + 100.0), "lai": 1.5}
+    maps = bounded().invert(spectra, known=known)
+    assert (maps["lai"] == 1.5).all()
+    held = maps["grain"][::2]
+    assert ((held > 20.0) & (held < 120.0)).all()
+    free = bounded().invert(spectra, known={"lai": 1.5})
+    np.testing.assert_allclose(maps["grain"][1::2], free["grain"][1::2], rtol=1e-5)
+    lazy = bounded().invert(spectra.chunk(sample=7), known=known).compute()
+    xr.testing.assert_allclose(lazy.drop_attrs(), maps.drop_attrs(), rtol=1e-12)
+
+
+def test_intervals_that_a_transform_cannot_hold_are_refused() -> None:
+    spectra = make_training(5)["reflectance"]
+    with refuses(ValueError, "'cover' cannot lie from 3 to 4", "bounds -1 and 3"):
+        bounded().invert(spectra, known={"cover": (3.0, 4.0)})
+    with refuses(ValueError, "'rock'", "composition (ice, rock, soil)"):
+        bounded().invert(spectra, known={"rock": (0.1, 0.2)})

@@ -10,6 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "specinvert"
 LAYERS = (
+    "__main__",
     "cli",
     "demo",
     "accessor",
@@ -27,6 +28,7 @@ LAYERS = (
     "baselines",
     "cubes",
     "gllim",
+    "interrupts",
 )
 """From the top down; the package's own __init__ is above them all."""
 ALLOWED = {
@@ -86,10 +88,10 @@ def test_imports_point_down(path: Path) -> None:
 
 
 def assert_package_imports(path: Path) -> None:
-    """The package's __init__ imports the accessor when it is imported, and nothing else of its own."""
+    """The package's __init__ imports the accessor when it is imported, and before it what meets Ctrl-C meanwhile."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     eager = [name for name in imports(path, iter(tree.body)) if name[0] == "specinvert"]
-    assert eager == [("specinvert", "accessor")]
+    assert eager == [("specinvert", "interrupts", "leave_quietly_on_interrupt"), ("specinvert", "accessor")]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(names(path)))
@@ -148,4 +150,4 @@ def test_gllim_fits_and_predicts_where_xarray_and_dask_are_blocked() -> None:
 def test_importing_the_package_loads_no_layer_but_the_accessor() -> None:
     code = "import sys, specinvert; print(sorted(n for n in sys.modules if n.startswith('specinvert.')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.strip() == "['specinvert.accessor']"
+    assert done.stdout.strip() == "['specinvert.accessor', 'specinvert.interrupts']"

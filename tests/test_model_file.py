@@ -207,6 +207,14 @@ def changed(path: Path, **attrs: Any) -> Path:
     return path
 
 
+@pytest.mark.parametrize("name", ["A", "Sigma", "low", "wavelength"])
+def test_a_value_that_was_changed_after_writing_is_found(path: Path, name: str) -> None:
+    with netCDF4.Dataset(path, "a") as file:
+        file[name][:] = np.nextafter(file[name][:], 0.0)
+    with refuses(ValueError, str(path), "damaged specinvert model", "not what was written"):
+        load_inverter(path)
+
+
 @pytest.mark.parametrize("schema", [SCHEMA + 1, 0, "one"])
 def test_another_schema_is_refused_with_both_versions(path: Path, schema: Any) -> None:
     changed(path, specinvert_schema=schema, source="specinvert 99.1")

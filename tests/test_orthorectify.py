@@ -85,10 +85,12 @@ def test_other_dimensions_may_stand_anywhere():
     np.testing.assert_array_equal(made.covariance.transpose("y", "x", "parameter").values, expected)
 
 
-def test_blocks_are_as_long_as_those_of_the_swath():
+def test_blocks_are_even_and_at_most_as_long_as_those_of_the_swath():
     made = orthorectify(make_maps({"downtrack": 2, "crosstrack": 3}), make_lookup())
     assert made.water.chunks == made.quality_flag.chunks == ((2, 2), (3, 3, 1))
     assert made.covariance.chunks == ((2, 2), (3, 3, 1), (2,))
+    made = orthorectify(make_maps({"downtrack": 3, "crosstrack": 5}), make_lookup())
+    assert made.water.chunks == ((2, 2), (4, 3))
 
 
 def test_a_block_reads_only_the_part_of_the_swath_that_it_needs():

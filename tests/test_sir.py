@@ -55,6 +55,15 @@ def test_two_axes_follow_a_quadratic_that_one_cannot() -> None:
         assert angle(space @ space.T @ unit, unit) < 10.0
 
 
+@pytest.mark.parametrize("n_slices", [400, 10_000])
+def test_slices_of_one_spectrum_are_not_made(n_slices: int) -> None:
+    rng = np.random.default_rng(5)
+    spectra, direction = rng.normal(size=(400, 6)), np.array([2.0, -1.0, 0.0, 1.0, 0.0, 0.0]) / np.sqrt(6.0)
+    model = SIRRegressor(n_slices=n_slices).fit(spectra, np.tanh(spectra @ direction) + 0.02 * rng.normal(size=400))
+    found = model.directions_[0, 0]
+    assert abs(found @ direction) > 0.99 * np.linalg.norm(found)
+
+
 def test_every_parameter_has_axes_of_its_own() -> None:
     X = correlated(800)
     y = np.stack([X[:, 1], -3.0 * X[:, 6]], axis=1)

@@ -599,3 +599,31 @@ def test_absurd_mixtures_stay_within_bounds_without_infinities_or_warnings() -> 
 
 def test_the_number_of_draws_is_stated() -> None:
     assert DRAWS == 512
+
+
+@pytest.mark.parametrize(
+    ("transform", "low", "high", "expected"),
+    [
+        ("identity", -2.0, 3.0, (-2.0, 3.0)),
+        ("log", 1.0, np.e, (0.0, 1.0)),
+        ("log", -1.0, 1.0, (-np.inf, 0.0)),
+        ("log", 0.0, np.inf, (-np.inf, np.inf)),
+        ("sqrt", 4.0, 9.0, (2.0, 3.0)),
+        ("sqrt", 0.0, 9.0, (-np.inf, 3.0)),
+        (("logit", 2.0, 4.0), 3.0, 5.0, (0.0, np.inf)),
+        (("logit", 2.0, 4.0), 2.0, 3.0, (-np.inf, 0.0)),
+    ],
+)
+def test_ends_of_intervals_on_or_beyond_a_bound_are_infinite(transform, low, high, expected):
+    transforms = Transforms.of({} if transform == "identity" else {"b": transform}, ["a", "b"])
+    ends = transforms.interval_forward(1, np.array([low, np.nan]), np.array([high, np.nan]))
+    np.testing.assert_allclose(ends, np.array([expected, (np.nan, np.nan)]).T, atol=1e-15)
+
+
+def test_intervals_beyond_a_bound_or_of_parts_of_compositions_are_refused():
+    transforms = Transforms.of({"a": ("logit", 0, 1), ("b", "c"): "ilr"}, ["a", "b", "c"])
+    one = np.ones(1)
+    with pytest.raises(ValueError, match=r"'a' cannot lie from 1 to 2: .* bounds 0 and 1"):
+        transforms.interval_forward(0, one, 2 * one)
+    with pytest.raises(ValueError, match=r"part of the composition \(b, c\)"):
+        transforms.interval_forward(1, one, one)

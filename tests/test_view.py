@@ -219,6 +219,18 @@ def test_dimensions_beside_the_pixels_are_listed_entry_by_entry_unless_there_are
     assert "latent, latent 0" in [layer.title for layer in latent.layers]
 
 
+def test_a_long_series_asks_for_one_entry_and_shows_it():
+    values = np.zeros((MOST_SLICES + 1, 5, 5))
+    maps = xr.Dataset(
+        {"water": (("time", "y", "x"), values), "quality_flag": (("time", "y", "x"), values.astype("u1"))}
+    )
+    with pytest.raises(
+        ValueError, match=r"more than 40 entries to list, water over 41 time: choose one, with --select"
+    ):
+        open_maps(maps)
+    assert [layer.title for layer in open_maps(maps.isel(time=[7])).layers] == ["water, time 0"]
+
+
 def test_swaths_are_shown_by_number_with_the_first_row_on_top():
     shape = (3, 4)
     lat = np.linspace(60.0, 61.0, 12).reshape(shape)
@@ -289,3 +301,33 @@ def test_without_bokeh_the_message_names_what_to_install():
     code = "import sys; sys.modules['bokeh'] = None\nimport specinvert.view"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "ImportError: the viewer needs bokeh; install it with: pip install 'specinvert[view]'" in done.stderr
+
+
+def test_a_pixel_of_a_series_is_compared_with_its_own_entry_and_follows_the_chosen_map():
+    inverter, cube = fitted(), make_cube()
+    times = np.array(["2020-05-01", "2020-06-01T10:30"], dtype="datetime64[ns]")
+    cubes = xr.concat([cube, 0.9 * cube], "time").assign_coords(time=times).assign_attrs(cube.attrs)
+    maps = inverter.invert(cubes.transpose("time", ...))
+    page = page_of(maps, cubes, inverter)
+    assert [layer.title for layer in page.source.layers][:2] == [
+        "water, time 2020-05-01",
+        "water, time 2020-06-01T10:30",
+    ]
+    page.select({"y": 2, "x": 3})
+    for number, date in ((0, "2020-05-01"), (1, "2020-06-01T10:30")):
+        page.show(page.source.layers[number])
+        assert page.panels.value.title.text.text.splitlines() == ["water (g m-2)", f"time {date}"]
+        assert page.panels.flags.title.text.text.splitlines()[-1] == f"time {date}"
+        assert ("time", date) in page.pixel.coordinates
+        value = float(maps["water"].isel(time=number, y=2, x=3))
+        assert [entry.value for entry in page.pixel.stored if entry.current and entry.layer.name == "water"] == [value]
+        expected = inverter.invert(cubes.isel(time=number, y=2, x=3))
+        assert float(page.pixel.inversion.found["water"]) == pytest.approx(float(expected["water"]))
+        assert f"<td>{value:.5g}</td>" in page.panel.numbers.text
+        assert "The maps hold other values" not in page.panel.head.text
+    changed = maps.assign(water=maps["water"] + xr.DataArray([0.0, 1.0], dims="time").astype("f4"))
+    page = page_of(changed, cubes, inverter)
+    for number, told in ((0, False), (1, True)):
+        page.show(page.source.layers[number])
+        page.select({"y": 2, "x": 3})
+        assert ("The maps hold other values" in page.panel.head.text) == told

@@ -22,18 +22,9 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from specinvert import __version__
-from specinvert.baselines import KERNELS
-from specinvert.baselines.methods import RVM_KERNELS, RVM_SCALES
-from specinvert.baselines.rvm import SCALES
 from specinvert.io.atomic import atomic_path
 
 Record = dict[str, Any]
-
-RVM_SEARCHES = {
-    "all": [(kernel, scale) for kernel in KERNELS for scale in SCALES],
-    "few": [(kernel, scale) for kernel in RVM_KERNELS for scale in RVM_SCALES],
-}
-"""Kernels and scales to choose from: the 140 of the paper, or 15."""
 
 
 class Task(Protocol):
@@ -180,17 +171,6 @@ class Scores:
         """Average, deviation and share of extreme errors as texts."""
         values = (self.average[parameter], self.deviation[parameter], self.extreme[parameter])
         return [f"{value:{form}}" for value, form in zip(values, (".3f", ".3f", ".2f"), strict=True)]
-
-
-def best_kernel(
-    losses: Mapping[tuple[str, float], Sequence[Record]], parameter: Any = slice(None)
-) -> tuple[str, float]:
-    """The kernel and scale of least average error among those that never failed."""
-    scores = {choice: Scores.of(records) for choice, records in losses.items()}
-    whole = {choice: found.average[parameter].mean() for choice, found in scores.items() if not found.failed}
-    if not whole:
-        raise ValueError(f"none of the {len(losses)} kernels could be fitted")
-    return min(whole, key=whole.__getitem__)
 
 
 def numbers_of(text: str) -> list[int]:

@@ -13,11 +13,12 @@ from pathlib import Path
 import click
 from common import Scores, run_tasks, write_csv
 from matplotlib.figure import Figure
+from methods import rvm_name
 from synthetic import PAPER_KERNEL, Trial, run_trial
 
 from specinvert.diagnostics.plots import save_figure
 
-RVM = f"rvm {PAPER_KERNEL[0]} {PAPER_KERNEL[1]:g}"
+RVM = rvm_name(PAPER_KERNEL)
 NAMES = {"gllim-0": "MLE", "gllim-1": "hGLLiM-1", "gllim-3": "hGLLiM-3", "sir-1": "SIR-1", "sir-2": "SIR-2", RVM: "RVM"}
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 AXES = {

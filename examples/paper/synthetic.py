@@ -5,14 +5,12 @@ Functions map t, observed, and w, hidden, to D bands with noise; the fit is to e
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from common import Record, error_record, failures
+from methods import Kernel, unfitted
 
-from specinvert.baselines import make_method
 from specinvert.gllim import GLLiM
 
 N_BANDS, N_TRAIN, N_TEST, SNR_DB, N_COMPONENTS, MAX_LATENT = 50, 200, 200, 6.0, 5, 10
@@ -20,7 +18,7 @@ EXTREME = 10.0 / 3.0
 """Errors above a third of the range of t are extreme."""
 STARTS = ("kmeans", "kmeans-joint")
 TRUE_LATENT = {"f": 1, "g": 1, "h": 2}
-PAPER_KERNEL = ("linear_spline", 8.0)
+PAPER_KERNEL: Kernel = ("linear_spline", 8.0)
 """The relevance vector machine's best of 140 in the paper."""
 
 
@@ -51,10 +49,7 @@ def draw_function(
 
 @dataclass(frozen=True)
 class Trial:
-    """A method fitted to one random function.
-
-    ``method`` is "gllim-3" and so on, "jgmm", "sir-1", "sir-2", or "rvm kernel scale"; ``start`` is GLLiM's.
-    """
+    """A method fitted to one random function; ``start`` is GLLiM's."""
 
     kind: str
     seed: int
@@ -78,26 +73,9 @@ def run_trial(trial: Trial) -> Record:
     t, y, t_test, y_test = draw_function(trial.kind, trial.seed, trial.n_bands, trial.snr)
     record: Record = {}
     with failures(record):
-        model = _model(trial).fit(y, t)
+        gllim = {"n_components": trial.n_components, "sigma": "iso", "tied_sigma": True, "init": trial.start}
+        model = unfitted(trial.method, trial.seed, gllim, jgmm={"n_components": trial.n_components}).fit(y, t)
         record |= error_record(model.predict(y_test).ravel() - t_test, EXTREME)
         if isinstance(model, GLLiM):
             record["bic"] = round(model.bic_, 2)
     return record
-
-
-def _model(trial: Trial) -> Any:
-    latent = re.fullmatch(r"gllim-(\d+)", trial.method)
-    if latent:
-        return GLLiM(
-            trial.n_components,
-            n_latent=int(latent[1]),
-            sigma="iso",
-            tied_sigma=True,
-            init=trial.start,
-            random_state=trial.seed,
-        )
-    name, *kernel = trial.method.split()
-    options: dict[str, Any] = {"n_components": trial.n_components} if name == "jgmm" else {}
-    if name == "rvm":
-        options = {"kernel": kernel[0], "scale": float(kernel[1])}
-    return make_method(name, trial.seed, **options)

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from common import RVM_SEARCHES, Record, Scores, best_kernel, markdown, run_tasks, write_csv, write_text
+from common import Record, Scores, markdown, run_tasks, write_csv, write_text
+from methods import RVM_SEARCHES, Kernel, best_kernel, methods_option, rvm_name, search_option
 from synthetic import MAX_LATENT, PAPER_KERNEL, STARTS, TRUE_LATENT, Trial, run_trial
 
 from specinvert import __version__
@@ -39,23 +40,23 @@ PAPER = {
 START_NAMES = {"kmeans": "", "kmeans-joint": ", joint start"}
 
 
-def trials_of(method: str, functions: int, kernel: tuple[str, float], max_latent: int) -> list[Trial]:
+def trials_of(method: str, functions: int, kernel: Kernel, max_latent: int) -> list[Trial]:
     """The fits of one of :data:`METHODS`."""
     start = "kmeans-joint" if method == "gllim-joint" else "kmeans"
-    names = {"rvm": [f"rvm {kernel[0]} {kernel[1]:g}"]}.get(method, [method])
+    names = {"rvm": [rvm_name(kernel)]}.get(method, [method])
     if method.startswith("gllim"):
         names = [f"gllim-{n}" for n in range(max_latent + 1)]
     return [Trial(kind, seed, name, start) for seed in range(functions) for kind in "fgh" for name in names]
 
 
-def choose_kernel(search: str, functions: int, log: Path, workers: int) -> tuple[str, float]:
+def choose_kernel(search: str, functions: int, log: Path, workers: int) -> Kernel:
     """Kernel and scale of least error on functions of their own, all kinds together; the paper's if not searched."""
     if search == "paper":
         return PAPER_KERNEL
     seeds = range(SEARCH_SEED, SEARCH_SEED + functions)
     losses = {}
     tasks = {
-        choice: [Trial(kind, seed, f"rvm {choice[0]} {choice[1]:g}") for seed in seeds for kind in "fgh"]
+        choice: [Trial(kind, seed, rvm_name(choice)) for seed in seeds for kind in "fgh"]
         for choice in RVM_SEARCHES[search]
     }
     found = iter(run_tasks(run_trial, [task for some in tasks.values() for task in some], log, {}, workers, "kernels"))
@@ -110,10 +111,8 @@ def bic_lines(records: Mapping[Trial, Record], starts: list[str], max_latent: in
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), help="Folder to write.")
 @click.option("--functions", default=100, show_default=True, help="Functions of each kind, seeds from 0.")
-@click.option("--methods", default=",".join(METHODS), show_default=True, help="Some of these, with commas.")
-@click.option(
-    "--rvm-search", type=click.Choice([*RVM_SEARCHES, "paper"]), default="all", help="Kernels to choose from."
-)
+@methods_option(METHODS)
+@search_option("all")
 @click.option("--rvm-functions", default=2, show_default=True, help="Functions of each kind to choose the kernel on.")
 @click.option("--max-latent", default=MAX_LATENT, show_default=True, help="Largest L_w.")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
@@ -121,7 +120,7 @@ def bic_lines(records: Mapping[Trial, Record], starts: list[str], max_latent: in
 def main(
     output: Path,
     functions: int,
-    methods: str,
+    methods: list[str],
     rvm_search: str,
     rvm_functions: int,
     max_latent: int,
@@ -131,15 +130,11 @@ def main(
     """Run the experiment."""
     if quick:
         functions, max_latent, rvm_search = 2, 2, "paper"
-    names = methods.split(",")
-    strange = [name for name in names if name not in METHODS]
-    if strange:
-        raise click.BadParameter(f"{', '.join(strange)} not among {', '.join(METHODS)}", param_hint="--methods")
     log = output / "runs" / "table2.jsonl"
-    kernel = choose_kernel(rvm_search, rvm_functions, log, workers) if "rvm" in names else PAPER_KERNEL
-    trials = [trial for name in names for trial in trials_of(name, functions, kernel, max_latent)]
+    kernel = choose_kernel(rvm_search, rvm_functions, log, workers) if "rvm" in methods else PAPER_KERNEL
+    trials = [trial for name in methods for trial in trials_of(name, functions, kernel, max_latent)]
     records = dict(zip(trials, run_tasks(run_trial, trials, log, {}, workers, "table 2"), strict=True))
-    starts = [start for start, name in zip(STARTS, ("gllim", "gllim-joint"), strict=True) if name in names]
+    starts = [start for start, name in zip(STARTS, ("gllim", "gllim-joint"), strict=True) if name in methods]
     rows = score_rows(records, starts)
 
     texts, numbers = [], []
@@ -154,7 +149,7 @@ def main(
     columns = [text for kind in "fgh" for text in (f"{kind} avg", "std", "ex %", "paper")]
     lines = [
         f"specinvert {__version__}, {functions} functions a kind, seeds 0 to {functions - 1}",
-        *([f"RVM kernel: {kernel[0]}, scale {kernel[1]:g}"] if "rvm" in names else []),
+        *([f"RVM kernel: {kernel[0]}, scale {kernel[1]:g}"] if "rvm" in methods else []),
         "",
         *markdown(["method", *columns, "failed"], texts),
         "",

@@ -10,37 +10,22 @@ takes hours, a trial with --quick a minute.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
-from common import (
-    RVM_SEARCHES,
-    Record,
-    Scores,
-    best_kernel,
-    error_record,
-    failures,
-    markdown,
-    numbers_of,
-    run_tasks,
-    write_csv,
-    write_text,
-)
+from common import Record, Scores, error_record, failures, markdown, numbers_of, run_tasks, write_csv, write_text
 from faces import N_COMPONENTS, RANGES, TARGETS, draw_reconstructions, read_faces, varying_pixels
+from methods import RVM_SEARCHES, Kernel, best_kernel, bic_records, methods_option, rvm_name, search_option, unfitted
 
 from specinvert import __version__
-from specinvert.baselines import make_method
 from specinvert.diagnostics.plots import save_figure
 from specinvert.gllim import GLLiM
 
 METHODS = ("jgmm", "sir-1", "sir-2", "rvm", "gllim", "gllim-joint")
-PAPER_KERNEL = ("linear_spline", 20.0)
+PAPER_KERNEL: Kernel = ("linear_spline", 20.0)
 LATENTS = "0-30"
 EXPECTED = {"pose": 1, "light": 2}
 SEARCH_REPEAT = 1000
@@ -60,7 +45,7 @@ PLACES = [(target, i) for target, names in TARGETS.items() for i in range(len(na
 
 @dataclass(frozen=True)
 class FaceTask:
-    """A method fitted to one split of the images; methods as in the synthetic functions."""
+    """A method fitted to one split of the images."""
 
     path: Path
     target: str
@@ -81,30 +66,14 @@ def run_task(task: FaceTask) -> Record:
     kept, truth = varying_pixels(faces.images[train]), faces.targets(task.target)
     record: Record = {}
     with failures(record):
-        model = _model(task).fit(faces.images[train][:, kept], truth[train])
+        gllim = {"n_components": N_COMPONENTS, "sigma": "iso", "tied_sigma": True, "init": task.start}
+        model = unfitted(task.method, task.repeat, gllim, jgmm={"n_components": N_COMPONENTS})
+        model.fit(faces.images[train][:, kept], truth[train])
         error = model.predict(faces.images[test][:, kept]).reshape(len(test), -1) - truth[test]
         record |= error_record(error, np.array([np.ptp(RANGES[name]) / 3 for name in TARGETS[task.target]]))
         if isinstance(model, GLLiM):
             record["bic"] = round(model.bic_, 2)
     return record
-
-
-def _model(task: FaceTask) -> Any:
-    latent = re.fullmatch(r"gllim-(\d+)", task.method)
-    if latent:
-        settings = {"n_latent": int(latent[1]), "sigma": "iso", "tied_sigma": True, "init": task.start}
-        return GLLiM(N_COMPONENTS, random_state=task.repeat, **settings)
-    name, *kernel = task.method.split()
-    options: dict[str, Any] = {"n_components": N_COMPONENTS} if name == "jgmm" else {}
-    if name == "rvm":
-        options = {"kernel": kernel[0], "scale": float(kernel[1])}
-    return make_method(name, task.repeat, **options)
-
-
-def bic_records(fits: dict[int, list[Record]]) -> tuple[list[Record], Counter[int]]:
-    """For each repeat the record of least BIC, and how often each L_w was it."""
-    picks = [min(fits, key=lambda n, r=r: fits[n][r].get("bic", np.inf)) for r in range(len(fits[min(fits)]))]
-    return [fits[pick][r] for r, pick in enumerate(picks)], Counter(picks)
 
 
 def best_latent(fits: dict[int, list[Record]]) -> int:
@@ -139,38 +108,39 @@ def draw_latents(curves: dict[str, dict[str, dict[int, list[Record]]]], output: 
 @click.argument("faces", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("results"), help="Folder to write.")
 @click.option("--repeats", default=50, show_default=True, help="Splits, numbered from 0.")
-@click.option("--methods", default=",".join(METHODS), show_default=True, help="Some of these, with commas.")
+@methods_option(METHODS)
 @click.option("--latents", default=LATENTS, show_default=True, help='The L_w to try, such as "0-4,10".')
-@click.option(
-    "--rvm-search", type=click.Choice([*RVM_SEARCHES, "paper"]), default="few", help="Kernels to choose from."
-)
+@search_option("few")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.option("--quick", is_flag=True, help="Two repeats, L_w of 0 to 2, the paper's kernel.")
 def main(
-    faces: Path, output: Path, repeats: int, methods: str, latents: str, rvm_search: str, workers: int, quick: bool
+    faces: Path,
+    output: Path,
+    repeats: int,
+    methods: list[str],
+    latents: str,
+    rvm_search: str,
+    workers: int,
+    quick: bool,
 ) -> None:
     """Run the experiment on FACES, the MATLAB file of images and parameters."""
     if quick:
         repeats, latents, rvm_search = 2, "0-2", "paper"
-    names = methods.split(",")
-    strange = [name for name in names if name not in METHODS]
-    if strange:
-        raise click.BadParameter(f"{', '.join(strange)} not among {', '.join(METHODS)}", param_hint="--methods")
     about = {"data": read_faces(faces).digest}
     go = partial(run_tasks, run_task, log=output / "runs" / "table3.jsonl", about=about, workers=workers)
     kernels = dict.fromkeys(TARGETS, PAPER_KERNEL)
-    if "rvm" in names and rvm_search != "paper":
+    if "rvm" in methods and rvm_search != "paper":
         for target in TARGETS:
             choices = RVM_SEARCHES[rvm_search]
-            tasks = [FaceTask(faces, target, SEARCH_REPEAT, f"rvm {k} {scale:g}") for k, scale in choices]
+            tasks = [FaceTask(faces, target, SEARCH_REPEAT, rvm_name(kernel)) for kernel in choices]
             kernels[target] = best_kernel({c: [r] for c, r in zip(choices, go(tasks, label="kernels"), strict=True)})
     rows: dict[str, dict[str, list[Record]]] = {}
     curves: dict[str, dict[str, dict[int, list[Record]]]] = {target: {} for target in TARGETS}
     notes = []
-    for name in names:
+    for name in methods:
         if not name.startswith("gllim"):
             for target in TARGETS:
-                method = f"rvm {kernels[target][0]} {kernels[target][1]:g}" if name == "rvm" else name
+                method = rvm_name(kernels[target]) if name == "rvm" else name
                 tasks = [FaceTask(faces, target, r, method) for r in range(repeats)]
                 rows.setdefault(name.upper(), {})[target] = go(tasks, label=f"{name} {target}")
             continue
@@ -213,7 +183,7 @@ def main(
     columns = [t for target, i in PLACES for t in (f"{TARGETS[target][i]} avg", "std", "ex %", "paper")]
     lines = [
         f"specinvert {__version__}, {repeats} repeats, L_w of {latents}",
-        *(f"RVM kernel of {target}: {k}, scale {s:g}" for target, (k, s) in kernels.items() if "rvm" in names),
+        *(f"RVM kernel of {target}: {k}, scale {s:g}" for target, (k, s) in kernels.items() if "rvm" in methods),
         "",
         *markdown(["method", *columns], texts),
         "",

@@ -10,20 +10,17 @@ whole takes hours, a trial with --quick a minute.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
-from common import RVM_SEARCHES, Record, failures, markdown, numbers_of, quiet, run_tasks, write_csv, write_text
+from common import Record, failures, markdown, numbers_of, quiet, run_tasks, write_csv, write_text
+from methods import RVM_SEARCHES, Kernel, bic_records, methods_option, rvm_name, search_option, unfitted
 from polar import KNOWN, digest, make_database, polar_scene, read_constants
 
 from specinvert import GLLiMInverter, __version__
-from specinvert.baselines import make_method
 from specinvert.diagnostics.plots import plot_results, save_figure
 from specinvert.gllim import GLLiM
 
@@ -31,7 +28,7 @@ N_SPECTRA, N_TRAIN, N_COMPONENTS = 15_407, 10_000, 50
 METHODS = ("jgmm", "sir-1", "sir-2", "rvm", "gllim", "gllim-parameters")
 STARTS = {"gllim": "kmeans-joint", "gllim-parameters": "kmeans"}
 SUFFIX = {"kmeans-joint": "", "kmeans": ", start on parameters"}
-PAPER_KERNEL = ("poly3", 6.0)
+PAPER_KERNEL: Kernel = ("poly3", 6.0)
 SEARCH_REPEAT = 1000
 SEARCH_TRAIN = 1000
 PAPER = {
@@ -53,7 +50,7 @@ PAPER = {
 
 @dataclass(frozen=True)
 class PolarTask:
-    """A method fitted to one split of the database; methods as in the synthetic functions."""
+    """A method fitted to one split of the database."""
 
     ices: Path
     dust: Path
@@ -83,7 +80,10 @@ def run_task(task: PolarTask) -> Record:
     train, test = task.split()
     record: Record = {}
     with failures(record):
-        model = _model(task).fit(spectra[train], targets[train])
+        gllim = {"n_components": task.n_components, "sigma": "diag", "tied_sigma": True, "init": task.start}
+        jgmm = {"n_components": task.n_components, "covariance_type": "tied"}
+        model = unfitted(task.method, task.repeat, gllim, jgmm, rvm={"max_candidates": 1000})
+        model.fit(spectra[train], targets[train])
         squares = ((model.predict(spectra[test]) - targets[test]) ** 2).sum(axis=0)
         nrmse = np.sqrt(squares / ((targets[test] - targets[test].mean(axis=0)) ** 2).sum(axis=0))
         if not np.isfinite(nrmse).all():
@@ -92,20 +92,6 @@ def run_task(task: PolarTask) -> Record:
         if isinstance(model, GLLiM):
             record["bic"] = round(model.bic_, 1)
     return record
-
-
-def _model(task: PolarTask) -> Any:
-    latent = re.fullmatch(r"gllim-(\d+)", task.method)
-    if latent:
-        settings = {"n_latent": int(latent[1]), "sigma": "diag", "tied_sigma": True, "init": task.start}
-        return GLLiM(task.n_components, random_state=task.repeat, **settings)
-    name, *kernel = task.method.split()
-    options: dict[str, Any] = {}
-    if name == "jgmm":
-        options = {"n_components": task.n_components, "covariance_type": "tied"}
-    if name == "rvm":
-        options = {"kernel": kernel[0], "scale": float(kernel[1]), "max_candidates": 1000}
-    return make_method(name, task.repeat, **options)
 
 
 def mean_of(records: list[Record]) -> tuple[np.ndarray, np.ndarray, int]:
@@ -134,11 +120,9 @@ def verdict(rows: dict[str, list[Record]]) -> list[str]:
 @click.option("--spectra", default=N_SPECTRA, show_default=True, help="Of the database; 65 % are to train.")
 @click.option("--components", default=N_COMPONENTS, show_default=True, help="K.")
 @click.option("--noise", default=0.001, show_default=True, help="Standard deviation of the noise, in reflectance.")
-@click.option("--methods", default=",".join(METHODS), show_default=True, help="Some of these, with commas.")
+@methods_option(METHODS)
 @click.option("--latents", default="0-5,20", show_default=True, help="The L_w to try.")
-@click.option(
-    "--rvm-search", type=click.Choice([*RVM_SEARCHES, "paper"]), default="few", help="Kernels to choose from."
-)
+@search_option("few")
 @click.option("--scene", default=80, show_default=True, help="Pixels a side of the scene; 0 for none.")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.option("--quick", is_flag=True, help="One repeat of 1500 spectra, K = 10, L_w of 0 to 2, a small scene.")
@@ -150,7 +134,7 @@ def main(
     spectra: int,
     components: int,
     noise: float,
-    methods: str,
+    methods: list[str],
     latents: str,
     rvm_search: str,
     scene: int,
@@ -160,25 +144,21 @@ def main(
     """Run the experiment with the optical constants in ICES and DUST."""
     if quick:
         repeats, spectra, components, latents, rvm_search, scene = 1, 1500, 10, "0-2", "paper", min(scene, 24)
-    names = methods.split(",")
-    strange = [name for name in names if name not in METHODS]
-    if strange:
-        raise click.BadParameter(f"{', '.join(strange)} not among {', '.join(METHODS)}", param_hint="--methods")
     constants = read_constants(ices, dust)
     about = {"spectra": spectra, "components": components, "noise": noise, "data": digest(ices, dust)}
     go = partial(run_tasks, run_task, log=output / "runs" / "table4.jsonl", about=about, workers=workers)
     task = partial(PolarTask, ices, dust, spectra, components, noise)
     kernel = PAPER_KERNEL
-    if "rvm" in names and rvm_search != "paper":
+    if "rvm" in methods and rvm_search != "paper":
         choices = RVM_SEARCHES[rvm_search]
-        found = go([task(SEARCH_REPEAT, f"rvm {k} {scale:g}") for k, scale in choices], label="kernels")
+        found = go([task(SEARCH_REPEAT, rvm_name(kernel)) for kernel in choices], label="kernels")
         kernel = min(zip(choices, found, strict=True), key=lambda pair: np.mean(pair[1].get("nrmse", np.inf)))[0]
 
     rows: dict[str, list[Record]] = {}
     notes = []
-    for name in names:
+    for name in methods:
         if name not in STARTS:
-            method = f"rvm {kernel[0]} {kernel[1]:g}" if name == "rvm" else name
+            method = rvm_name(kernel) if name == "rvm" else name
             rows[name.upper()] = go([task(r, method) for r in range(repeats)], label=name)
             continue
         wanted, start = numbers_of(latents), STARTS[name]
@@ -186,9 +166,8 @@ def main(
         fits = {n: records[i :: len(wanted)] for i, n in enumerate(wanted)}
         for n, some in fits.items():
             rows[("MLE" if n == 0 else f"hGLLiM-{n}") + SUFFIX[start]] = some
-        picks = [min(fits, key=lambda n, r=r, fits=fits: fits[n][r].get("bic", np.inf)) for r in range(repeats)]
-        rows["hGLLiM-BIC" + SUFFIX[start]] = [fits[pick][r] for r, pick in enumerate(picks)]
-        counts = ", ".join(f"{n}: {c}" for n, c in sorted(Counter(picks).items()))
+        rows["hGLLiM-BIC" + SUFFIX[start]], picks = bic_records(fits)
+        counts = ", ".join(f"{n}: {c}" for n, c in sorted(picks.items()))
         notes.append(f"BIC{SUFFIX[start]} chose (L_w: times) {counts}")
 
     texts, table = [], []
@@ -202,7 +181,7 @@ def main(
         texts.append([*cells, str(failed or "")])
     lines = [
         f"specinvert {__version__}, {spectra} spectra, noise {noise:g}, K = {components}, {repeats} repeats",
-        *([f"RVM kernel: {kernel[0]}, scale {kernel[1]:g}, 1000 candidates"] if "rvm" in names else []),
+        *([f"RVM kernel: {kernel[0]}, scale {kernel[1]:g}, 1000 candidates"] if "rvm" in methods else []),
         "",
         *markdown(["method", *(text for name in KNOWN for text in (name, "paper")), "failed"], texts),
         "",

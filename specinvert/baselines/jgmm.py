@@ -41,6 +41,14 @@ class JGMMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     parameters_ : GLLiMParameters of the standardised data.
     n_iter_, converged_ : of GaussianMixture.
+
+    Examples
+    --------
+    >>> t = np.random.default_rng(0).uniform(size=200)
+    >>> spectra = np.stack([t, t**2, np.sqrt(t)], axis=1) + 0.01 * np.random.default_rng(1).normal(size=(200, 3))
+    >>> model = JGMMRegressor(n_components=4, random_state=0).fit(spectra, t)
+    >>> bool(np.abs(model.predict(spectra) - t).mean() < 0.02)
+    True
     """
 
     def __init__(

@@ -61,6 +61,14 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     log_marginals_ : log marginal likelihood of the scaled outputs after each change; it never falls.
     log_marginal_likelihood_ : of the fit; the last of them, where there was any change.
     n_iter_, converged_ : changes, and whether ``tol`` stopped them.
+
+    Examples
+    --------
+    >>> t = np.random.default_rng(0).uniform(size=200)
+    >>> spectra = np.stack([t, t**2, np.sqrt(t)], axis=1) + 0.01 * np.random.default_rng(1).normal(size=(200, 3))
+    >>> model = RVMRegressor("gaussian").fit(spectra, t)
+    >>> bool(np.abs(model.predict(spectra) - t).mean() < 0.02), len(model.relevance_vectors_) < 20
+    (True, True)
     """
 
     def __init__(
@@ -225,6 +233,14 @@ def rvm_search(
     Raises
     ------
     ValueError : an unknown criterion, kernel or scale.
+
+    Examples
+    --------
+    >>> t = np.random.default_rng(0).uniform(size=200)
+    >>> spectra = np.stack([t, t**2, np.sqrt(t)], axis=1)
+    >>> search = rvm_search(["gaussian", "linear"], [1.0, 3.0], n_train=100, n_test=50, random_state=0).fit(spectra, t)
+    >>> search.best_params_
+    {'kernel': 'gaussian', 'scale': 1.0}
     """
     scorers: dict[str, Any] = {"held_out": "r2", "evidence": _evidence}
     if criterion not in scorers:

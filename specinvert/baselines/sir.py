@@ -39,7 +39,8 @@ class SIRRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     n_axes : axes for each parameter: 1 is SIR-1, 2 is SIR-2.
     n_slices : slices of equal counts, along each parameter by itself. Equal values are never parted, so a parameter of
-        few values has fewer.
+        few values has fewer; and there are no more than half the spectra, for slices of one have means that vary
+        as the spectra do, on any axis.
     degree : order of the polynomial, with all products of axes.
     ridge : share of the mean variance of the bands that is added to the diagonal of S; None: as said above.
 
@@ -47,6 +48,14 @@ class SIRRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     directions_ : (L_t, n_axes, D), the projections on which have unit variance in training (S being what it is).
     eigenvalues_ : (L_t, n_axes), the share of each projection's variance that lies between slices.
+
+    Examples
+    --------
+    >>> t = np.random.default_rng(0).uniform(size=200)
+    >>> spectra = np.stack([t, t**2, np.sqrt(t)], axis=1) + 0.01 * np.random.default_rng(1).normal(size=(200, 3))
+    >>> model = SIRRegressor(n_axes=2).fit(spectra, t)
+    >>> bool(np.abs(model.predict(spectra) - t).mean() < 0.02), model.directions_.shape
+    (True, (1, 2, 3))
     """
 
     def __init__(self, n_axes: int = 1, *, n_slices: int = 20, degree: int = 3, ridge: float | None = None) -> None:
@@ -121,7 +130,8 @@ class SIRRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _axes(self, whitened: Array, parameter: Array, number: int) -> tuple[Array, Array]:
         """The leading eigenvectors (rank, n_axes) of the covariance of slice means of whitened spectra, and values."""
-        edges = np.unique(np.quantile(parameter, np.linspace(0, 1, self.n_slices + 1)[1:-1], method="lower"))
+        n_slices = max(min(self.n_slices, len(parameter) // 2), 2)
+        edges = np.unique(np.quantile(parameter, np.linspace(0, 1, n_slices + 1)[1:-1], method="lower"))
         slices = np.searchsorted(edges, parameter, side="left")
         counts = np.bincount(slices)
         filled = np.flatnonzero(counts)

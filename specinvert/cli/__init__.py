@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from .. import __version__
-from .assessment import compare, evaluate, rank, report
+from .assessment import compare, evaluate, rank, recalibrate, report
 from .base import Group
 from .demonstration import demo
 from .inspection import info, plot, view
@@ -34,6 +34,21 @@ def main() -> None:
     """
 
 
-_COMMANDS = (demo, train, select, invert, evaluate, rank, compare, report, info, plot, view, resample, orthorectify)
+_COMMANDS = (
+    demo,
+    train,
+    select,
+    invert,
+    evaluate,
+    recalibrate,
+    rank,
+    compare,
+    report,
+    info,
+    plot,
+    view,
+    resample,
+    orthorectify,
+)
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -1,18 +1,21 @@
-"""``evaluate``, ``rank``, ``compare`` and ``report``: how good models are."""
+"""``evaluate``, ``recalibrate``, ``rank``, ``compare`` and ``report``: how good models are."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .base import Command, Session
-from .options import BAND_DIM, FIGURE, FILE, NOISE, READER, SCHEDULER, TABLE, TOLERANCE, Names
-from .work import check_targets, cluster, require_spectra, tell_written, write_table
+from .options import BAND_DIM, FIGURE, FILE, NOISE, READER, SCHEDULER, SELECT, TABLE, TOLERANCE, TRUTH, VARIABLE, Names
+from .work import check_model_target, check_targets, cluster, require_spectra, tell_written, write_table
+
+if TYPE_CHECKING:
+    from ..diagnostics.findings import Finding
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Errors and coverage where the true parameters are known.")
 @click.argument("model", type=FILE)
 @click.argument("test", type=FILE)
 @TABLE
@@ -31,10 +34,13 @@ def evaluate(
 ) -> None:
     """Compare MODEL's estimates with the true parameters in TEST, a netCDF, Zarr or CSV file of spectra and parameters.
 
+    What to beware of is told on stderr.
+
     \b
     specinvert evaluate model.nc test.nc -o errors.csv
     specinvert evaluate model.nc test.nc --noise 0.01
     """
+    from ..diagnostics.findings import evaluation_findings
     from ..diagnostics.metrics import format_table
     from ..inverter import load_inverter
     from ..io.tables import open_dataset
@@ -46,17 +52,59 @@ def evaluate(
     with cluster(scheduler):
         table = inverter.evaluate(data, noise=deviation, band_dim=band_dim, tolerance=tolerance, rechunk="auto")
     click.echo(format_table(table))
+    for finding in evaluation_findings(table):
+        Session.current().console.note(_told(finding))
     write_table(table, output)
     tell_written((output,))
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Correct a model's intervals on simulations held out of training.")
+@click.argument("model", type=FILE)
+@click.argument("held_out", type=FILE)
+@click.option("-o", "--output", type=FILE, required=True, help="Model file to write (.nc).")
+@click.option(
+    "--minimum", type=click.IntRange(1), default=2000, show_default=True, help="Fewest pairs of truth and estimate."
+)
+@NOISE
+@BAND_DIM
+@TOLERANCE
+def recalibrate(
+    model: Path, held_out: Path, output: Path, minimum: int, noise: str | None, band_dim: str | None, tolerance: float
+) -> None:
+    """Correct the quantiles and central intervals of MODEL on HELD_OUT, spectra and parameters that it never saw.
+
+    The corrected model is a file of its own. Means, standard deviations and shortest intervals stay as they are. The
+    coverage before and after is of HELD_OUT itself: evaluate on a third set to see what the correction is worth.
+
+    \b
+    specinvert recalibrate model.nc held_out.nc -o calibrated.nc
+    """
+    from ..diagnostics.wording import percent
+    from ..inverter import load_inverter
+    from ..io.tables import open_dataset
+
+    check_model_target(output)
+    inverter = load_inverter(model)
+    data = open_dataset(require_spectra(held_out))
+    options: dict[str, Any] = {"band_dim": band_dim, "tolerance": tolerance}
+    options["noise"] = _noise(noise, data, inverter, band_dim)
+    before = inverter.evaluate(data, rechunk="auto", **options)["coverage_90"]
+    inverter.recalibrate(data, minimum, rechunk="auto", **options)
+    after = inverter.evaluate(data, rechunk="auto", **options)["coverage_90"]
+    for name in inverter.model_.names:
+        shares = " before, ".join(percent(float(share.sel(parameter=name))) for share in (before, after))
+        click.echo(f"{name}: 90 % intervals hold {shares} after")
+    inverter.to_netcdf(output)
+    tell_written((output,))
+
+
+@click.command(cls=Command, short_help="Rank models by spectra whose parameters are not known.")
 @click.argument("spectra", type=FILE)
 @click.argument("models", metavar="MODEL...", type=FILE, nargs=-1, required=True)
 @TABLE
 @FIGURE
 @NOISE
-@click.option("--variable", help="Variable that holds the spectra, in a netCDF file of several.")
+@VARIABLE
 @READER
 @BAND_DIM
 @TOLERANCE
@@ -103,10 +151,14 @@ def rank(
     tell_written((output, plot))
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Errors of other methods fitted to the same spectra.")
 @click.argument("train", type=FILE)
 @click.argument("test", type=FILE)
-@click.option("--methods", type=Names(), help="Methods to compare.  [default: GLLiM, the paper's, rf, mlp, lut, pls]")
+@click.option(
+    "--methods",
+    type=Names(),
+    help="Methods to compare.  [default: gllim-0, gllim-1, gllim-bic, jgmm, sir-1, sir-2, rvm, rf, mlp, lut, pls]",
+)
 @click.option("--parameters", type=Names(), help="Parameters to retrieve.  [default: all]")
 @click.option(
     "--score",
@@ -160,48 +212,72 @@ def compare(
     tell_written((output, plot))
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="A page on a model: how good it is, what to beware of.")
 @click.argument("model", type=FILE)
+@click.argument("maps_given", metavar="[MAPS]", type=FILE, required=False)
+@click.argument("test_given", metavar="[TEST]", type=FILE, required=False)
 @click.option("-o", "--output", type=FILE, required=True, help="Page to write (.html).")
 @click.option("--maps", type=FILE, help="Maps that the model made, to be drawn.")
-@click.option("--truth", type=FILE, help="netCDF file of true maps, drawn beside them.")
+@TRUTH
 @click.option("--test", type=FILE, help="Spectra and true parameters, to evaluate the model.")
 @click.option("--training", type=FILE, help="The training set, to be drawn.")
 @click.option("--title", help="Heading of the page.")
+@SELECT
 @NOISE
 @BAND_DIM
 @TOLERANCE
-def report(model: Path, output: Path, title: str | None, noise: str | None, **given: Any) -> None:
+def report(
+    model: Path, output: Path, title: str | None, noise: str | None, chosen: tuple[str, ...], **given: Any
+) -> None:
     """Write a page on MODEL: what it is, how good it is and what to beware of, with what else is given.
 
-    The page needs no other file, no network and no script. What to beware of is printed, too.
+    MAPS and TEST may be given by --maps and --test, too. The page needs no other file, no network and no script. What
+    to beware of is printed. --noise, --band-dim and --tolerance are for the spectra of TEST, --select is for MAPS and
+    --truth.
 
     \b
     specinvert report model.nc -o report.html
+    specinvert report model.nc maps.nc test.nc -o report.html
     specinvert report model.nc --maps maps.nc --test test.nc --training training.nc -o report.html
     """
     from ..diagnostics.maps_file import open_results
     from ..diagnostics.report import write_report
     from ..inverter import load_inverter
+    from .values import picked
 
     check_targets((output,))
+    for name in ("maps", "test"):
+        placed = given.pop(f"{name}_given")
+        if placed is not None and given[name] is not None:
+            raise ValueError(f"{name} are given twice, {placed} and --{name} {given[name]}: leave one out")
+        given[name] = given[name] or placed
     if noise is not None and given["test"] is None:
         raise ValueError("--noise is that of the test spectra: give --test too")
     if given["truth"] is not None and given["maps"] is None:
         raise ValueError("--truth is drawn beside maps: give --maps too")
+    if chosen and given["maps"] is None:
+        raise ValueError("--select is of the maps: give --maps too")
     inverter = load_inverter(model)
     data: dict[str, Any] = {
         name: None if given[name] is None else open_results(given.pop(name))
         for name in ("maps", "test", "training", "truth")
     }
+    if data["maps"] is not None:
+        data["maps"] = picked(data["maps"], chosen)
+    if data["truth"] is not None:
+        data["truth"] = picked(data["truth"], chosen, all_of_them=False)
     options: dict[str, Any] = {"band_dim": given["band_dim"], "tolerance": given["tolerance"]}
     if noise is not None:
         options["noise"] = _noise(noise, data["test"], inverter, options["band_dim"])
     if title is not None:
         options["title"] = title
     for finding in write_report(output, inverter, **data, **options):
-        click.echo(f"{'Beware' if finding.serious else 'Note'}: {finding.title}. {finding.what} {finding.todo}")
+        click.echo(_told(finding))
     tell_written((output,))
+
+
+def _told(finding: Finding) -> str:
+    return f"{'Beware' if finding.serious else 'Note'}: {finding.title}. {finding.what} {finding.todo}"
 
 
 def _noise(noise: str | None, data: Any, inverter: Any, band_dim: str | None) -> Any:

@@ -15,9 +15,10 @@ from typing import IO, Any
 
 import click
 
+from ..interrupts import EXIT_CODE, leave
 from .console import Console
 
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED, TERMINATED = EXIT_CODE, 143
 """Exit codes after Ctrl-C and SIGTERM, as shells have them."""
 _CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
 WRITTEN = frozenset({"output", "plot", "checkpoint", "best"})
@@ -120,7 +121,7 @@ class Group(click.Group):
         """Run the command."""
         session: Session = ctx.obj
         try:
-            with session.console.listening(), _sigterm():
+            with session.console.listening(), _signals():
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             session.stopped.set()
@@ -175,8 +176,8 @@ def _paths(value: Any) -> Iterator[str]:
 
 
 @contextmanager
-def _sigterm() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does."""
+def _signals() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does, by an exception, so that it is cleaned up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -184,8 +185,12 @@ def _sigterm() -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise Terminated
 
-    earlier = signal.signal(signal.SIGTERM, stop)
+    handlers: dict[int, Callable[..., Any]] = {signal.SIGTERM: stop}
+    if signal.getsignal(signal.SIGINT) is leave:
+        handlers[signal.SIGINT] = signal.default_int_handler
+    earlier = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

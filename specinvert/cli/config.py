@@ -71,7 +71,7 @@ def config_option(function: Callable[..., Any]) -> Callable[..., Any]:
         is_eager=True,
         expose_value=False,
         callback=_apply,
-        help="Options in a TOML file, as written beside every result; those of the command line go before.",
+        help="Options in a TOML file, as written beside the result; those of the command line go before.",
     )(function)
 
 

@@ -11,7 +11,7 @@ from .options import FILE
 from .work import em_progress
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="The whole path on simulated data, in under a minute.")
 @click.option("-o", "--output", type=FILE, default=Path("specinvert_demo"), show_default=True, help="Folder to write.")
 def demo(output: Path) -> None:
     """Simulate, train, invert a scene and compare with the truth, in under a minute.

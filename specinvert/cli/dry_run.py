@@ -12,11 +12,13 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .values import each_array
 from .work import duration
 
 if TYPE_CHECKING:
     import xarray as xr
 
+    from ..cubes.orthorectify import Lookup
     from .conditions import Preparation
 
 PIXELS, SAMPLES, SAMPLES_PER_COMPONENT = 2048, 500, 20
@@ -28,6 +30,8 @@ ARRAYS, FILE_BYTES = ("pi", "c", "Gamma", "A", "b", "Sigma"), 20e3
 """Arrays of a model that its file holds, and about what the file has beside them."""
 COPIES = 3
 """Copies of a block of spectra alive while it is read, masked and inverted."""
+BLOCK_AND_SWATH = 3
+"""Size of a block of a grid with the part of the swath that it comes from, in blocks."""
 
 
 def describe_inversion(
@@ -50,8 +54,7 @@ def describe_inversion(
     dim = options["band_dim"] or (inverter.model_.bands.dim if inverter.model_.bands.wavelength is None else None)
     dim = find_band_dim(cube, dim)
     sizes = {name: size for name, size in cube.sizes.items() if name != dim}
-    chunks = {name: cube.chunksizes[name] if cube.chunks else (size,) for name, size in sizes.items()}
-    n_blocks, block = prod(len(lengths) for lengths in chunks.values()), prod(max(c) for c in chunks.values())
+    n_blocks, block = _blocks(cube, sizes)
     pixels = prod(sizes.values())
     spectrum, result = cube.nbytes / max(pixels, 1), maps.nbytes / max(prod(_pixel_shape(maps)), 1)
     threads = min(n_blocks, available_cpus())
@@ -63,11 +66,50 @@ def describe_inversion(
             f"cube        {_sizes(cube.sizes)}, {cube.dtype}, {_bytes(cube.nbytes)}",
             f"bands       {inverter.model_.bands.size} of {cube.sizes[dim]} match the model {inverter.model_id}",
             f"blocks      {n_blocks} of at most {block} pixels, {_bytes(block * spectrum)} of spectra each",
-            f"memory      about {_bytes(held)} a block, {_bytes(BASE_BYTES + (threads + 1) * held)} at the peak with "
-            f"{_count(threads, 'thread')}",
-            f"output      {output}: {', '.join(map(str, maps.data_vars))}; {_bytes(maps.nbytes)} before compression",
+            _memory(held, threads),
+            _output(maps, output),
             f"time        about {duration(seconds)} with {_count(threads, 'thread')}, beside reading and writing; "
             f"measured on {window} pixels in the middle of the scene, {rate:,.0f} pixels/s in one thread",
+            "dry run: nothing was written",
+        ]
+    )
+
+
+def describe_orthorectification(
+    maps: xr.Dataset, lookup: Lookup, made: xr.Dataset, output: Path, compression: int
+) -> str:
+    """Check what ``orthorectify`` would do by making and writing a block, and tell what it would take.
+
+    ``maps`` are those of the swath in dask blocks, ``made`` the lazy ones of the grid. The block is in the middle.
+    """
+    import numpy as np
+
+    from ..diagnostics.wording import percent
+    from ..gllim.chunks import available_cpus
+
+    whole = {str(name): array for name, array in made.data_vars.items() if {"y", "x"} <= set(array.dims)}
+    n_blocks, block = _blocks(next(iter(whole.values())), {"y": made.sizes["y"], "x": made.sizes["x"]})
+    pixels = prod(lookup.shape)
+    threads = min(n_blocks, available_cpus())
+    held = BLOCK_AND_SWATH * block * sum(array.nbytes for array in whole.values()) / max(pixels, 1)
+    kept = maps.nbytes + lookup.glt_x.nbytes + lookup.glt_y.nbytes
+    window = {}
+    for dim in ("y", "x"):
+        sizes = next(iter(whole.values())).chunksizes[dim]
+        start = sum(sizes[: len(sizes) // 2])
+        window[dim] = slice(start, start + sizes[len(sizes) // 2])
+    begun = time.perf_counter()
+    _try_to_write(made.isel(window), output, compression)
+    seconds = (time.perf_counter() - begun) * n_blocks
+    there = np.count_nonzero((lookup.glt_x > 0) & (lookup.glt_y > 0)) / max(pixels, 1)
+    return "\n".join(
+        [
+            f"maps        {_sizes(maps.sizes)}, {_bytes(maps.nbytes)}",
+            f"grid        y {lookup.shape[0]}, x {lookup.shape[1]}; {percent(there)} of it has pixels of the swath",
+            f"blocks      {n_blocks} of at most {block} pixels",
+            _memory(held, threads, kept),
+            _output(made, output),
+            f"time        about {duration(seconds)}, measured on the block in the middle",
             "dry run: nothing was written",
         ]
     )
@@ -182,37 +224,49 @@ def _rate(
     compression: int,
 ) -> tuple[float, int]:
     """Pixels a second in one thread, measured on a window in the middle; and the pixels of the window."""
-    from ..io.writers import save_maps
-
     side = max(1, round(PIXELS ** (1 / len(sizes)))) if sizes else 1
     window = {}
     for name, size in sizes.items():
         start = max(0, (size - side) // 2)
         window[name] = slice(start, min(size, start + side))
     part = cube.isel(window).load()
-    there = {name: _within(value, window) for name, value in given.items()}
+    there = each_array(given, lambda array: array.isel(window, missing_dims="ignore"))
     times = []
     for _ in range(2):  # compiled code may be made in the first
         begun = time.perf_counter()
         maps = inverter.invert(part, **there, **options)
         times.append(time.perf_counter() - begun)
+    _try_to_write(maps, output, compression)
+    n = prod(part.sizes[name] for name in sizes)
+    return n / max(min(times), 1e-9), n
+
+
+def _try_to_write(maps: xr.Dataset, output: Path, compression: int) -> None:
+    """Write maps to a temporary folder, which goes; what is wrong is said of the output."""
+    from ..io.writers import save_maps
+
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / output.name
         try:
             save_maps(maps, target, compression=compression)
         except ValueError as error:
             raise ValueError(str(error).replace(os.fspath(target), os.fspath(output))) from error
-    n = prod(part.sizes[name] for name in sizes)
-    return n / max(min(times), 1e-9), n
 
 
-def _within(value: Any, window: Mapping[Any, slice]) -> Any:
-    """What is given for every pixel, in the window."""
-    if isinstance(value, Mapping):
-        return {name: _within(part, window) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(_within(part, window) for part in value)
-    return value.isel(window, missing_dims="ignore") if hasattr(value, "isel") else value
+def _blocks(array: xr.DataArray, sizes: Mapping[Any, int]) -> tuple[int, int]:
+    """How many blocks the pixels are in, and pixels of the largest."""
+    chunks = [array.chunksizes[name] if array.chunks else (size,) for name, size in sizes.items()]
+    return prod(len(lengths) for lengths in chunks), prod(max(lengths) for lengths in chunks)
+
+
+def _memory(held: float, threads: int, kept: float = 0.0) -> str:
+    """The line on memory: bytes ``held`` for each block under way, and ``kept`` throughout."""
+    peak = BASE_BYTES + kept + (threads + 1) * held
+    return f"memory      about {_bytes(held)} a block, {_bytes(peak)} at the peak with {_count(threads, 'thread')}"
+
+
+def _output(maps: xr.Dataset, output: Path) -> str:
+    return f"output      {output}: {', '.join(map(str, maps.data_vars))}; {_bytes(maps.nbytes)} before compression"
 
 
 def _pixel_shape(maps: xr.Dataset) -> tuple[int, ...]:

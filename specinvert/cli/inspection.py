@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .base import Command
-from .options import FILE, NOISE, READER, Names
+from .options import FILE, NOISE, READER, SELECT, TRUTH, VARIABLE, Names
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 KNOWN = click.option("--known", metavar="NAME=VALUE", multiple=True, help="A parameter known, as in invert; repeat it.")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="What a model, maps, a training set or a cube holds.")
 @click.argument("file", type=FILE)
-@click.option("--variable", help="Variable that holds the cube, in a file of several.")
+@VARIABLE
 @READER
 def info(file: Path, variable: str | None, reader: str | None) -> None:
-    """Tell what FILE holds: a model, maps, a training set or an image cube.
+    """Tell what FILE holds: a model, maps, a training set, an image cube or spectra.
 
     \b
     specinvert info model.nc
@@ -41,12 +41,13 @@ def info(file: Path, variable: str | None, reader: str | None) -> None:
     click.echo(describe_file(file, variable, reader))
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Maps in the browser; a click shows a spectrum and its fit.")
 @click.argument("maps", type=FILE)
 @click.argument("cube", type=FILE, required=False)
 @click.option("--model", type=FILE, help="Model that made the maps, to draw its fit of a pixel's spectrum.")
 @NOISE
 @KNOWN
+@SELECT
 @click.option("--port", type=int, help="Port to serve at.  [default: a free one]")
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to serve at.")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in a browser.")
@@ -56,6 +57,7 @@ def view(
     model: Path | None,
     noise: str | None,
     known: tuple[str, ...],
+    chosen: tuple[str, ...],
     port: int | None,
     address: str,
     browser: bool,
@@ -69,32 +71,39 @@ def view(
     specinvert view maps.nc
     specinvert view maps.nc scene.nc --model model.nc --port 5006
     specinvert view maps.nc scene.nc --model model.nc --noise 0.01 --known incidence=30
+    specinvert view series.nc --select time=2020-06-01
     """
     from ..view import serve
+    from ..view.maps import open_maps, open_unread
+    from .values import picked
     from .viewing import spectra_and_conditions
 
-    spectra, conditions = spectra_and_conditions(maps, cube, model, noise, known)
-    serve(maps, spectra, model, port=port, address=address, open_browser=browser, say=click.echo, **conditions)
+    source = open_maps(picked(open_unread(maps), chosen), maps.name)
+    spectra, conditions = spectra_and_conditions(maps, cube, model, noise, known, chosen)
+    serve(source, spectra, model, port=port, address=address, open_browser=browser, say=click.echo, **conditions)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="A figure of maps with their uncertainty and flags.")
 @click.argument("maps", type=FILE)
 @click.option("-o", "--output", type=FILE, required=True, help="Figure to write (.png, .pdf, .svg).")
-@click.option("--truth", type=FILE, help="netCDF file of true maps, drawn beside the estimates.")
-@click.option("--parameters", type=Names(), help="Parameters to draw.  [default: all]")
-def plot(maps: Path, output: Path, truth: Path | None, parameters: list[str] | None) -> None:
+@TRUTH
+@click.option("--parameters", type=Names(), help="Parameters to draw.  [default: all that were not known in advance]")
+@SELECT
+def plot(maps: Path, output: Path, truth: Path | None, parameters: list[str] | None, chosen: tuple[str, ...]) -> None:
     """Draw MAPS: each parameter with its uncertainty, and the flags.
 
     \b
     specinvert plot maps.nc -o maps.png --truth scene.nc
+    specinvert plot series.nc -o june.png --select time=2020-06-01
     """
     from ..diagnostics.layout import require_figure
     from ..diagnostics.maps_file import open_results
     from ..diagnostics.plots import plot_results, save_figure
     from ..io.atomic import check_target
+    from .values import picked
 
     check_target(output)
     require_figure(output)
-    true: xr.Dataset | None = None if truth is None else open_results(truth)
-    save_figure(plot_results(open_results(maps), true, parameters), output)
+    true: xr.Dataset | None = None if truth is None else picked(open_results(truth), chosen, all_of_them=False)
+    save_figure(plot_results(picked(open_results(maps), chosen), true, parameters), output)
     click.echo(f"wrote {output}")

@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .base import Command, Session
 from .config import config_option, config_text, write_config
-from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, NOISE, READER, SCHEDULER, TOLERANCE, Names
+from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, NOISE, READER, SCHEDULER, TOLERANCE, VARIABLE, Names
 from .work import block_progress, cluster, require_spectra
 
+if TYPE_CHECKING:
+    import xarray as xr
+
+OUTPUT = click.option("-o", "--output", type=FILE, required=True, help="Maps to write (.nc, .zarr or .tif).")
+RESUME = click.option("--resume", is_flag=True, help="Go on with the blocks that a stopped run left behind.")
 COMPRESSION = click.option(
-    "--compression", type=click.IntRange(0, 9), default=0, show_default=True, help="Deflate level, netCDF."
+    "--compression", type=click.IntRange(0, 9), default=0, show_default=True, help="Deflate level of a netCDF file."
 )
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Maps of parameters, uncertainties and flags from a cube.")
 @click.argument("model", type=FILE)
 @click.argument("cube", type=FILE)
-@click.option("-o", "--output", type=FILE, required=True, help="Maps to write (.nc, .zarr or .tif).")
+@OUTPUT
 @config_option
-@click.option("--outputs", type=Names(), default="mean,std,flag", show_default=True, help="What to compute.")
+@click.option(
+    "--outputs",
+    type=Names(),
+    default="mean,std,flag",
+    show_default=True,
+    help="What to compute: mean, std, mode, q05, ci90, hdi90, cov, latent, n_modes, entropy, residual, fit_rmse, "
+    "log_evidence, flag, draws100, modes3; any number for those in the names.",
+)
 @NOISE
-@click.option("--noise-includes-training/--no-noise-includes-training", help="Take the noise of training from --noise.")
+@click.option(
+    "--noise-includes-training/--no-noise-includes-training",
+    help="--noise includes what training added, which is taken off it.",
+)
 @click.option(
     "--known",
     metavar="NAME=VALUE",
     multiple=True,
     help="A parameter known here: incidence=30, incidence=angles.nc, or lai=0:3 for an interval; repeat it.",
 )
-@click.option("--variable", help="Variable that holds the cube, in a file of several.")
+@VARIABLE
 @READER
 @BAND_DIM
 @BANDS
@@ -42,13 +57,17 @@ COMPRESSION = click.option(
     type=click.Choice(["keep", "nan", "clip"]),
     default="keep",
     show_default=True,
-    help="What becomes of negative values: nan makes them missing, clip 0.",
+    help="What becomes of negative values: nan makes them missing, clip makes them 0.",
 )
-@click.option("--min-valid-bands", type=int, help="Fewer valid bands are no data.  [default: a tenth, or L_t + 1]")
+@click.option(
+    "--min-valid-bands",
+    type=int,
+    help="Spectra with fewer valid bands are no data.  [default: a tenth of the bands, at least L_t + 1]",
+)
 @TOLERANCE
 @click.option("--orthorectify/--no-orthorectify", help="Resample the maps of a swath by the lookup in CUBE.")
 @COMPRESSION
-@click.option("--resume", is_flag=True, help="Go on with the blocks that a stopped run left behind.")
+@RESUME
 @DRY_RUN
 @SCHEDULER
 def invert(
@@ -74,8 +93,8 @@ def invert(
 ) -> None:
     """Invert CUBE with MODEL into maps of parameters, uncertainties and flags, block by block.
 
-    CUBE is a product of a known sensor, netCDF, Zarr, ENVI, GeoTIFF, MATLAB, CSV, or what else GDAL reads.
-    The options in effect are written to OUTPUT.toml, for --config.
+    CUBE is a product of a known sensor, netCDF, Zarr, ENVI (image or spectral library), GeoTIFF, MATLAB, CSV, or what
+    else GDAL reads. The options in effect are written to OUTPUT.toml, for --config.
 
     \b
     specinvert invert model.nc scene.nc -o maps.nc
@@ -83,18 +102,13 @@ def invert(
     specinvert invert model.nc scene.nc -o maps.nc --known incidence=30 --resume
     """
     from ..inverter import load_inverter
-    from ..io.atomic import check_target
     from ..io.open import open_cube
     from ..io.orthorectify import orthorectify as to_grid
     from ..io.orthorectify import read_lookup
-    from ..io.writers import save_maps
     from .dry_run import describe_inversion
     from .values import noise_of, read_known, read_noise, select
 
-    session = Session.current()
-    session.kept = lambda: _kept(output)
-    check_target(output)
-    text = config_text(output)
+    text = _begin(output)
     inverter = load_inverter(model)
     spectra = open_cube(require_spectra(cube), variable=variable, reader=reader)
     if include_bad_bands:
@@ -109,6 +123,57 @@ def invert(
     if dry_run:
         click.echo(describe_inversion(inverter, spectra, maps, given, options, output, compression))
         return
+    _save(maps, output, text, resume, compression, scheduler)
+
+
+@click.command(cls=Command, short_help="Maps of a swath to the grid of a map.")
+@click.argument("maps", type=FILE)
+@click.argument("swath", type=FILE)
+@OUTPUT
+@config_option
+@COMPRESSION
+@RESUME
+@DRY_RUN
+def orthorectify(maps: Path, swath: Path, output: Path, compression: int, resume: bool, dry_run: bool) -> None:
+    """Resample MAPS of a swath to the grid of a map, by the lookup table in SWATH, the file they were made from.
+
+    The options in effect are written to OUTPUT.toml, for --config.
+
+    \b
+    specinvert orthorectify maps.nc EMIT_L2A_RFL.nc -o map.tif
+    specinvert orthorectify maps.nc EMIT_L2A_RFL.nc -o map.nc --dry-run
+    """
+    from ..io.orthorectify import in_blocks, read_lookup
+    from ..io.orthorectify import orthorectify as to_grid
+    from ..io.tables import open_dataset
+    from .dry_run import describe_orthorectification
+
+    text = _begin(output)
+    lookup = read_lookup(swath)
+    data = in_blocks(open_dataset(maps), lookup.dims)
+    made = to_grid(data, lookup)
+    if dry_run:
+        click.echo(describe_orthorectification(data, lookup, made, output, compression))
+        return
+    _save(made, output, text, resume, compression)
+
+
+def _begin(output: Path) -> str:
+    """Check that maps can be written, and prepare for a stop; the options in effect, as their file holds them."""
+    from ..io.atomic import check_target
+
+    Session.current().kept = lambda: _kept(output)
+    check_target(output)
+    return config_text(output)
+
+
+def _save(
+    maps: xr.Dataset, output: Path, text: str, resume: bool, compression: int, scheduler: str | None = None
+) -> None:
+    """Write maps block by block, and the ``text`` of the options beside them."""
+    from ..io.writers import save_maps
+
+    session = Session.current()
     with cluster(scheduler), block_progress(session) as progress:
         save_maps(
             *(maps, output),
@@ -118,30 +183,6 @@ def invert(
             history=session.command_line,
         )
     write_config(text, output)
-    click.echo(f"wrote {output}")
-
-
-@click.command(cls=Command)
-@click.argument("maps", type=FILE)
-@click.argument("swath", type=FILE)
-@click.option("-o", "--output", type=FILE, required=True, help="Maps to write (.nc, .zarr or .tif).")
-@COMPRESSION
-def orthorectify(maps: Path, swath: Path, output: Path, compression: int) -> None:
-    """Resample MAPS of a swath to the grid of a map, by the lookup table in SWATH, the file they were made from.
-
-    \b
-    specinvert orthorectify maps.nc EMIT_L2A_RFL.nc -o map.tif
-    """
-    from ..io.atomic import check_target
-    from ..io.orthorectify import orthorectify as to_grid
-    from ..io.tables import open_dataset
-    from ..io.writers import save_maps
-
-    check_target(output)
-    session = Session.current()
-    data = to_grid(open_dataset(maps), swath)
-    with block_progress(session) as progress:
-        save_maps(data, output, progress=progress, compression=compression, history=session.command_line)
     click.echo(f"wrote {output}")
 
 

@@ -66,5 +66,17 @@ NOISE = click.option(
 BANDS = click.option("--bands", metavar="RANGES", help="Use only bands in these ranges, nm: 400-1300,1500-1750.")
 EXCLUDE = click.option("--exclude", metavar="RANGES", help="Leave out bands in these ranges, nm: 1350-1450,1800-1950.")
 TABLE = click.option("-o", "--output", type=FILE, help="Table to write (.csv).")
+TRUTH = click.option("--truth", type=FILE, help="File of true maps on the same grid, drawn beside the estimates.")
+VARIABLE = click.option("--variable", help="Variable that holds the spectra, in a file of several.")
 FIGURE = click.option("--plot", type=FILE, help="Figure to write (.png, .pdf, .svg).")
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Check everything, tell sizes, memory and time; write nothing.")
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Check what can be checked, tell sizes, memory and time; write nothing."
+)
+SELECT = click.option(
+    "--select",
+    "chosen",
+    metavar="DIM=VALUE",
+    multiple=True,
+    help="One entry of a further dimension: time=2020-06-01, depth=0.5 (the nearest), or its number from 0 where the "
+    "dimension has no coordinate; repeat it.",
+)

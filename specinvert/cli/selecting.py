@@ -12,7 +12,7 @@ from .options import BAND_DIM, FIGURE, FILE, SCHEDULER, TABLE, Integers, Names
 from .work import check_model_target, check_targets, cluster, require_spectra, tell_written, write_table
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Choose the numbers of components and latent dimensions.")
 @click.argument("training", type=FILE)
 @click.option("--components", "n_components", type=Integers(), default="10,20,50", show_default=True, help="K to try.")
 @click.option("--latent", "n_latent", type=Integers(), default="0,1,2,3", show_default=True, help="L_w to try.")
@@ -23,7 +23,9 @@ from .work import check_model_target, check_targets, cluster, require_spectra, t
     show_default=True,
     help="Measure by which the best is chosen.",
 )
-@click.option("--held-out", type=float, default=0.2, show_default=True, help="Share of the samples held out.")
+@click.option(
+    "--held-out", type=float, default=0.2, show_default=True, help="Share of the samples held out of every fit."
+)
 @TABLE
 @FIGURE
 @click.option("--model", "best", type=FILE, help="Model file to write (.nc), the best fitted to all samples.")

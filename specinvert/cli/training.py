@@ -13,7 +13,7 @@ from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, SCHEDULER, Latent,
 from .work import check_model_target, cluster, em_progress, require_spectra
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="A model from simulated spectra and their parameters.")
 @click.argument("training", type=FILE)
 @click.option("-o", "--output", type=FILE, required=True, help="Model file to write (.nc).")
 @config_option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +150,38 @@ def read_known(items: Iterable[str]) -> dict[str, Any] | None:
         else:
             raise ValueError(f"--known {item!r}: {text!r} is neither a number, nor LOW:HIGH, nor a file that exists")
     return found or None
+
+
+def read_entries(items: Iterable[str]) -> dict[str, str]:
+    """Entries of dimensions by ``DIM=VALUE``, as :func:`specinvert.diagnostics.entries.pick` takes them."""
+    found: dict[str, str] = {}
+    for item in items:
+        dim, equals, text = (part.strip() for part in item.partition("="))
+        if not dim or not equals or not text:
+            raise ValueError(f"--select: {item!r} must be DIM=VALUE, as time=2020-06-01 or depth=0.5")
+        if dim in found:
+            raise ValueError(f"--select: {dim!r} is given twice, keep one")
+        found[dim] = text
+    return found
+
+
+def picked(data: Any, chosen: Iterable[str], all_of_them: bool = True) -> Any:
+    """The data at the entries that ``--select`` names; what it names and the data lack may be an error."""
+    from ..diagnostics.entries import pick
+
+    try:
+        return pick(data, read_entries(chosen), all_of_them)
+    except ValueError as error:
+        raise ValueError(f"--select: {str(error).removeprefix('--select: ')}") from error
+
+
+def each_array(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value with every labelled array in it changed: in the values of mappings, and in tuples."""
+    if isinstance(value, Mapping):
+        return {name: each_array(part, change) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(each_array(part, change) for part in value)
+    return change(value) if hasattr(value, "isel") else value
 
 
 def read_noise(text: str | None) -> Any:

@@ -13,14 +13,21 @@ _PASSED_ON = ("band_dim", "tolerance", "min_valid_bands", "noise_includes_traini
 
 
 def spectra_and_conditions(
-    maps: Path, cube: Path | None, model: Path | None, noise: str | None, known: Sequence[str]
+    maps: Path,
+    cube: Path | None,
+    model: Path | None,
+    noise: str | None,
+    known: Sequence[str],
+    chosen: Sequence[str] = (),
 ) -> tuple[Any, dict[str, Any]]:
     """The cube as ``invert`` read it, None for none, and noise, known parameters and options for ``serve``.
+
+    All of them at the entries that ``chosen`` names, where they have the dimension.
 
     Raises what opening a cube raises, and ValueError for ``noise`` or ``known`` without cube and model.
     """
     from ..io.open import open_cube
-    from .values import noise_of, read_known, read_noise, select
+    from .values import each_array, noise_of, picked, read_known, read_noise, select
 
     if (noise is not None or known) and (cube is None or model is None):
         raise ValueError("--noise and --known are for the spectrum that is clicked: give CUBE and --model too")
@@ -34,9 +41,9 @@ def spectra_and_conditions(
     spectra = open_cube(cube, **reading)
     if settings.get("include_bad_bands"):
         spectra = spectra.drop_vars("good", errors="ignore")
-    chosen = settings.get("bands"), settings.get("exclude")
+    ranges = settings.get("bands"), settings.get("exclude")
     negative = settings.get("negative", "keep")
-    spectra = select(spectra, *chosen, good_only=False, negative=negative, drop=False, band_dim=band_dim)
+    spectra = select(spectra, *ranges, good_only=False, negative=negative, drop=False, band_dim=band_dim)
     origin = "as given"
     if noise is None and not known:
         noise, known = settings.get("noise"), settings.get("known", ())
@@ -47,7 +54,8 @@ def spectra_and_conditions(
         given = {"noise": noise_of(read_noise(noise), spectra, None, band_dim), "known": read_known(known)}
     except ValueError as error:
         raise ValueError(f"{error}; give --noise and --known, or correct {config_path(maps)}") from error
-    return spectra, {**given, **options, "origin": origin}
+    given = each_array(given, lambda array: picked(array, chosen, all_of_them=False))
+    return picked(spectra, chosen, all_of_them=False), {**given, **options, "origin": origin}
 
 
 def _settings(maps: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import add
@@ -44,6 +44,12 @@ def active_client() -> Any:
     except ValueError:
         return None
     return client if client.status == "running" else None
+
+
+def large_graphs() -> AbstractContextManager[Any]:
+    """Lets graphs of any size go to a cluster without a warning: those that hold a model, once, on purpose."""
+    setting: AbstractContextManager[Any] = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"})
+    return setting
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,7 @@ def _hold(values: list[Any], client: Any) -> list[Any]:
     held = [dask.delayed(value, traverse=False) for value in values]
     if client is None:
         return held
-    with _needing(client), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):  # on purpose
+    with _needing(client), large_graphs():
         return list(client.persist(held))
 
 

@@ -31,7 +31,8 @@ from ..gllim.transforms import Transforms
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less
 from .labels import pixel_coordinates
 from .outputs import BAND, NODATA, Output
-from .reading import Domain, Interval, Reading
+from .pixels import Domain, Interval, Pixels
+from .reading import Reading, Trained
 
 PIECE_ROWS = 24 * BLOCK_ROWS
 """Spectra that a thread takes at a time from an array in memory."""
@@ -166,24 +167,19 @@ class BlockInverter:
     def fill_rows(self, block: np.ndarray, extras: Sequence[np.ndarray], empty: tuple[np.ndarray, ...]) -> None:
         """Fill the :meth:`empty` outputs of a block in place."""
         spectra, known, given = self.read_block(block, extras)
-        interval, truth = self._interval(extras, len(spectra)), self._truth(extras, len(spectra))
         results = [array.reshape((len(spectra), *array.shape[block.ndim - 1 :])) for array in empty]
         flagged = any(output.kind == "flag" for output in self.outputs)
-        domain = self._domain(given.added) if flagged else self.predictor.domain
+        pixels = Pixels(
+            spectra,
+            self._domain(given.added) if flagged else self.predictor.domain,
+            known,
+            self._interval(extras, len(spectra)),
+            self._truth(extras, len(spectra)),
+        )
+        trained = Trained(self.terms, self.predictor.transforms, self.predictor.recalibration)
         with one_blas_thread():
             for part in estimates(self.terms, spectra, given, self.predictor.by_evidence):
-                reading = Reading(
-                    part,
-                    self.terms,
-                    domain.of(part.rows),
-                    self.predictor.transforms,
-                    spectra[part.rows],
-                    None if known is None else known[part.rows],
-                    self.outputs,
-                    None if interval is None else interval.of(part.rows),
-                    None if truth is None else truth[part.rows],
-                    self.predictor.recalibration,
-                )
+                reading = Reading(part, trained, pixels.of(part.rows), self.outputs)
                 for output, result in zip(self.outputs, results, strict=True):
                     result[part.rows] = reading(output)
 
@@ -214,8 +210,13 @@ class BlockInverter:
                 added = np.nan_to_num(added)
             elif extra.role == VALUE:
                 assert known is not None
-                given_here = np.asarray(values, dtype=np.float64)[:, 0]
-                known[:, extra.index] = given_here
+                known[:, extra.index] = np.asarray(values, dtype=np.float64)[:, 0]
+                infinite = int(np.isinf(known[:, extra.index]).sum())
+                if infinite:
+                    raise ValueError(
+                        f"known {transforms.names[extra.index]!r} is infinite in {infinite} pixels: give numbers, NaN "
+                        "where it is unknown"
+                    )
         z = None
         if known is not None:
             z = np.full((n, transforms.n_transformed), np.nan)
@@ -249,9 +250,8 @@ class BlockInverter:
             return None
         empty = ends[LOW] >= ends[HIGH]
         if empty.any():
-            raise ValueError(
-                f"known: the interval of parameter {index} is empty in {int(empty.sum())} pixels (low >= high)"
-            )
+            name = self.predictor.transforms.names[index]
+            raise ValueError(f"known {name!r}: the interval is empty in {int(empty.sum())} pixels (low >= high)")
         return Interval(index, ends[LOW], ends[HIGH])
 
     def spectra(self, block: np.ndarray) -> np.ndarray:

@@ -55,6 +55,12 @@ class Conditions:
     low: np.ndarray = field(default_factory=lambda: np.empty(0))
     high: np.ndarray = field(default_factory=lambda: np.empty(0))
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether a parameter is known by an interval."""
+        shared = not (np.isnan(self.low).all() and np.isnan(self.high).all())
+        return bool(shared or {extra.role for extra in self.extras} & {LOW, HIGH})
+
 
 NOTHING = Conditions()
 
@@ -171,13 +177,13 @@ def check_request(conditions: Conditions, outputs: Sequence[Output], transforms:
     for i in map(int, np.flatnonzero(~np.isnan(conditions.values))):
         transforms.known_forward(i, conditions.values[i : i + 1])
     for extra in conditions.extras:
-        if extra.role == VALUE:
+        if extra.role in (VALUE, LOW, HIGH):
             transforms.column(extra.index)  # raises for a part of a composition
-    roles = {extra.role for extra in conditions.extras}
-    if not roles & {LOW, HIGH} and np.isnan(conditions.low).all() and np.isnan(conditions.high).all():
+    if not conditions.has_interval:
         return
-    if not transforms.is_identity:
-        raise ValueError("a parameter known by an interval needs a model without transforms")
+    low, high = conditions.low, conditions.high
+    for i in map(int, np.flatnonzero(~np.isnan(low) | ~np.isnan(high))):
+        transforms.interval_forward(i, low[i : i + 1], high[i : i + 1])
     refused = [output.name for output in outputs if output.kind in NOT_TRUNCATED]
     if refused:
         raise ValueError(f"outputs {listed(refused)} are not to be had where a parameter is known by an interval")

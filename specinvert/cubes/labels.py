@@ -17,13 +17,20 @@ def listed(names: Iterable[Hashable], limit: int = 12) -> str:
     return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more" if len(shown) > limit else "") or "none"
 
 
+def require_flags(**flags: object) -> None:
+    """Raise ValueError where a setting of these names is neither True nor False."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name}={value!r} must be True or False")
+
+
 def find_spectra(data: xr.Dataset, name: str | None, band_dim: str | None) -> xr.DataArray:
     """The variable of ``data`` that holds spectra: ``name``, or the only one with a band dimension.
 
     Raises ValueError where there is none, or more than one, and lists what there is.
     """
     if name is not None:
-        if name not in data.variables:
+        if not isinstance(name, Hashable) or name not in data.variables:
             raise ValueError(f"spectra {name!r} not in the Dataset; its variables are {listed(data.variables)}")
         return data[name]
     candidates = [key for key, array in data.data_vars.items() if _has_band_dim(array, band_dim)]
@@ -38,6 +45,22 @@ def find_spectra(data: xr.Dataset, name: str | None, band_dim: str | None) -> xr
             f"coordinate (variables: {listed(data.data_vars)}; dimensions: {listed(data.sizes)})"
         )
     raise ValueError(f"several variables have a band dimension ({listed(candidates)}): pass spectra=")
+
+
+def training_spectra(training: xr.Dataset | xr.DataArray, spectra: str | None, band_dim: str | None) -> xr.DataArray:
+    """The spectra of a training set, a Dataset with them or themselves.
+
+    Raises
+    ------
+    TypeError : it is neither. ValueError : as of :func:`find_spectra`, or a name for what has no variables.
+    """
+    if isinstance(training, xr.Dataset):
+        return find_spectra(training, spectra, band_dim)
+    if not isinstance(training, xr.DataArray):
+        raise TypeError(f"training must be an xarray Dataset or DataArray, not {type(training).__name__}")
+    if spectra is not None:
+        raise ValueError(f"spectra={spectra!r} names a variable of a Dataset; a DataArray is the spectra: leave it out")
+    return training
 
 
 def _has_band_dim(array: xr.DataArray, band_dim: str | None) -> bool:

@@ -33,6 +33,11 @@ class Lookup:
     ------
     ValueError : the tables are not two-dimensional integers of one shape, point before the first pixel or outside
         `swath`, or `transform` is not what is described above.
+
+    Examples
+    --------
+    >>> Lookup(np.array([[1, 0]]), np.array([[2, 0]]), (10.0, 0.5, 0.0, 50.0, 0.0, -0.5), "EPSG:4326").x.tolist()
+    [10.25, 10.75]
     """
 
     glt_x: np.ndarray
@@ -107,9 +112,9 @@ def resample(maps: xr.Dataset, lookup: Lookup) -> xr.Dataset:
     `flag_meanings` tell it, and is 0 or False in other variables; dates are NaT and text is empty. Data types,
     attributes and other dimensions stay.
 
-    Lazy variables stay lazy, in blocks as long and wide as those of the swath. A block of the map takes from the
-    swath the smallest rectangle that holds its pixels, and no more; a lookup turned against the swath makes it
-    up to twice as large as the block, and more where the scan lines overlap.
+    Lazy variables stay lazy, in even blocks at most as long and wide as those of the swath. A block of the map takes
+    from the swath the smallest rectangle that holds its pixels, and no more; a lookup turned against the swath makes
+    it up to twice as large as the block, and more where the scan lines overlap.
 
     Parameters
     ----------
@@ -183,8 +188,9 @@ def _nothing(name: Hashable, variable: xr.Variable) -> Any:
 def _lazy(swath: da.Array, lookup: Lookup, nothing: Any) -> da.Array:
     """The map as a dask array: each block by one task, from the rectangle of the swath that it needs."""
     whole = swath.rechunk(dict.fromkeys(range(swath.ndim - 2), -1))
-    longest = tuple(max(sizes) for sizes in whole.chunks[-2:])
-    chunks = normalize_chunks(longest, shape=lookup.shape)
+    counts = [-(-size // max(sizes)) for size, sizes in zip(lookup.shape, whole.chunks[-2:], strict=True)]
+    even = tuple(-(-size // max(count, 1)) for size, count in zip(lookup.shape, counts, strict=True))
+    chunks = normalize_chunks(even, shape=lookup.shape)
     token = tokenize(whole.name, lookup.token, nothing)
     blocks = np.empty(tuple(len(sizes) for sizes in chunks), dtype=object)
     for index, place in zip(np.ndindex(*blocks.shape), slices_from_chunks(chunks), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +77,8 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     ------
     ValueError : an unknown output, none at all, latents of a model without, a level of 0, or a name that collides.
     """
+    if not isinstance(outputs, Iterable):
+        raise TypeError(f"outputs={outputs!r} must be a list of names, such as ['mean', 'std']")
     asked = (outputs,) if isinstance(outputs, str) else tuple(outputs)
     if not asked:
         raise ValueError(f"no outputs asked for; choose from {_ACCEPTED}")
@@ -84,6 +86,10 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     unknown = [o for o in asked if o not in OUTPUTS and not any(p.fullmatch(str(o)) for p in patterns)]
     if unknown:
         raise ValueError(f"outputs {unknown} not known; choose from {_ACCEPTED} (any digits)")
+    for pattern in _COUNTS:
+        alike = [name for name in dict.fromkeys(asked) if pattern.fullmatch(name)]
+        if len(alike) > 1:
+            raise ValueError(f"outputs {alike} give the same variables: ask for one of them")
     if "latent" in asked and n_latent == 0:
         raise ValueError("output 'latent' needs a model with n_latent >= 1; this one has none")
     wanted: list[Output] = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,64 +19,42 @@ from ..gllim.mixture import Mixture
 from ..gllim.mixture_kernels import residual_rows, rms_rows
 from ..gllim.modes import list_modes, modes
 from ..gllim.physical import physical_mean_and_std, physical_moments, physical_quantiles
-from ..gllim.posterior import Posterior, Rows
+from ..gllim.posterior import Posterior
 from ..gllim.quantiles import cdf, highest_density, quantile
 from ..gllim.spread import crps, draws, entropy
 from ..gllim.tail import beyond
 from ..gllim.transforms import Transforms
+from ..gllim.truncated_nodes import written_out
 from ..gllim.truncation import Truncated, truncated, truncated_quantile
 from .outputs import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS, Output
+from .pixels import Interval, Pixels
 
 
 @dataclass(frozen=True, eq=False)
-class Domain:
-    """Where the model was trained: ranges ``low`` and ``high`` (L_t,) in physical units, ``log_tail`` the log of the
-    tail probability that a hundredth of spectra like the training set fall below, one or one a row (NaN: not known)."""
+class Trained:
+    """What all readings of one inversion share.
 
-    low: Array
-    high: Array
-    log_tail: float | Array = np.nan
+    Attributes
+    ----------
+    terms : the members, prepared for complete spectra. transforms : from physical parameters to theirs.
+    recalibration : levels (M,) and the raw levels (L_t, M) to ask for instead, or None.
+    """
 
-    def of(self, rows: Rows) -> Domain:
-        """Of some rows, where they have levels of their own."""
-        return replace(self, log_tail=self.log_tail[rows]) if isinstance(self.log_tail, np.ndarray) else self
-
-
-@dataclass(frozen=True, eq=False)
-class Interval:
-    """The parameter ``index`` lies between ``low`` and ``high`` (n,), infinite where that is not known."""
-
-    index: int
-    low: Array
-    high: Array
-
-    def of(self, rows: Rows) -> Interval:
-        """Of some rows."""
-        return Interval(self.index, self.low[rows], self.high[rows])
+    terms: Sequence[ForwardTerms]
+    transforms: Transforms
+    recalibration: tuple[Array, Array] | None = None
 
 
 class Reading:
-    """The outputs of one estimate; ``spectra`` (n, D) and ``known`` (n, L_t), NaN where unknown, are of its rows."""
+    """The outputs ``wanted`` of one estimate, ``pixels`` being its rows."""
 
-    def __init__(
-        self,
-        estimate: Estimate,
-        terms: Sequence[ForwardTerms],
-        domain: Domain,
-        transforms: Transforms,
-        spectra: Array,
-        known: Array | None,
-        wanted: Sequence[Output],
-        interval: Interval | None = None,
-        truth: Array | None = None,
-        recalibration: tuple[Array, Array] | None = None,
-    ) -> None:
-        self.estimate, self.terms, self.domain, self.transforms = estimate, terms, domain, transforms
-        self.spectra, self.known, self.wanted, self.truth = spectra, known, wanted, truth
-        self.recalibration = recalibration
-        self.n_z = terms[0].theta.n_parameters
-        self.unknown = [i for i in range(self.n_z) if i not in estimate.known]
-        self.interval = interval if interval is not None and interval.index in self.unknown else None
+    def __init__(self, estimate: Estimate, trained: Trained, pixels: Pixels, wanted: Sequence[Output]) -> None:
+        self.estimate, self.wanted = estimate, wanted
+        self.terms, self.transforms, self.recalibration = trained.terms, trained.transforms, trained.recalibration
+        self.spectra, self.domain, self.known, self.truth = pixels.spectra, pixels.domain, pixels.known, pixels.truth
+        self.n_transformed = self.terms[0].theta.n_parameters
+        self.unknown = [i for i in range(self.n_transformed) if i not in estimate.known]
+        self.interval = self._in_model_units(pixels.interval)
 
     def __call__(self, output: Output) -> NDArray[Any]:
         """Values (n, *core) of an output."""
@@ -128,6 +106,13 @@ class Reading:
         """Of the unknown wanted parameters, in the units of the model."""
         return self.estimate.mixture(len(self.unknown))
 
+    def _in_model_units(self, interval: Interval | None) -> Interval | None:
+        """The interval of the transformed parameter; None where that is known by value."""
+        if interval is None or self.transforms.column(interval.index) not in self.unknown:
+            return None
+        ends = self.transforms.interval_forward(interval.index, interval.low, interval.high)
+        return Interval(self.transforms.column(interval.index), *ends)
+
     @cached_property
     def _truncated(self) -> Truncated:
         """All unknown dimensions, given that one of them lies in its interval."""
@@ -152,32 +137,32 @@ class Reading:
         return evidence + self._truncated.log_probability - prior.log_probability
 
     @cached_property
-    def _moments(self) -> tuple[Array, Array]:
-        """Mean (n, L_t) and variances (n, L_t) or covariance (n, L_t, L_t) of the wanted parameters."""
+    def _moments(self) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Mean (n, L_t), variances (n, L_t) or covariance (n, L_t, L_t) of the wanted parameters, and their overflow.
+
+        The last (n,) says where a transform leads beyond what numbers can hold.
+        """
         crossed = any(output.kind == "cov" for output in self.wanted)
-        if self.interval is not None:
+        nowhere = np.zeros(len(self.spectra), dtype=bool)
+        if self.transforms.is_identity and self.interval is not None:
             size, found = len(self.unknown), self._truncated
             spread = found.covariance[:, :size, :size]
-            return self._with_known(
-                found.mean[:, :size], spread if crossed else np.diagonal(spread, axis1=1, axis2=2).copy()
-            )
+            spread = spread if crossed else np.diagonal(spread, axis1=1, axis2=2).copy()
+            return *self._with_known(found.mean[:, :size], spread), nowhere
         if self.transforms.is_identity:
             mean, spread = self.estimate.moments(crossed, len(self.unknown))
-            return self._with_known(mean, spread)
-        whole = self._whole_mixture
-        if crossed:
-            mean, spread, overflow = physical_moments(self.transforms, whole)
-        else:
-            mean, deviation, overflow = physical_mean_and_std(self.transforms, whole)
-            spread = deviation**2
-        self._overflow = overflow
+            return *self._with_known(mean, spread), nowhere
+        summarise = physical_moments if crossed else physical_mean_and_std
+        parts = [summarise(self.transforms, part) for part in self._physical_parts()]
+        mean, spread, overflow = (np.concatenate(found) for found in zip(*parts, strict=True))
+        spread = spread if crossed else spread**2
         if self.known is not None:
             for i in self._known_parameters:
                 mean[:, i] = self.known[:, i]
                 spread[:, i] = 0.0
                 if crossed:
                     spread[:, :, i] = 0.0
-        return mean, spread
+        return mean, spread, np.asarray(overflow, dtype=bool)
 
     @cached_property
     def _known_parameters(self) -> list[int]:
@@ -189,7 +174,7 @@ class Reading:
         if not self.estimate.known:
             return mean, spread
         assert self.known is not None
-        n, size = len(mean), self.n_z
+        n, size = len(mean), self.n_transformed
         full_mean, full_spread = np.empty((n, size)), np.zeros((n, size) if spread.ndim == 2 else (n, size, size))
         full_mean[:, self.unknown] = mean
         full_mean[:, self.estimate.known] = self.known[:, self.estimate.known]
@@ -207,7 +192,10 @@ class Reading:
             return mixture
         assert self.known is not None
         n, room = mixture.weights.shape
-        means, covariances = np.zeros((n, room, self.n_z)), np.zeros((n, room, self.n_z, self.n_z))
+        means, covariances = (
+            np.zeros((n, room, self.n_transformed)),
+            np.zeros((n, room, self.n_transformed, self.n_transformed)),
+        )
         means[:, :, self.unknown] = mixture.means
         covariances[:, :, np.array(self.unknown, dtype=np.intp)[:, None], self.unknown] = mixture.covariances
         for i in self._known_parameters:
@@ -215,6 +203,14 @@ class Reading:
             means[:, :, column] = self.transforms.known_forward(i, self.known[:, i])[:, None]
             covariances[:, :, column, column] = 1e-12
         return Mixture(mixture.weights, means, covariances)
+
+    def _physical_parts(self) -> Iterator[Mixture]:
+        """:attr:`_whole_mixture`, given the interval where there is one, all rows in one part or several."""
+        if self.interval is None:
+            yield self._whole_mixture
+        else:
+            interval = self.interval
+            yield from written_out(self._whole_mixture, interval.index, interval.low, interval.high)
 
     @property
     def mean(self) -> Array:
@@ -240,12 +236,14 @@ class Reading:
         if i in self._known_parameters:
             assert self.known is not None
             return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
-        if self.interval is not None:
-            low, high, of = self.interval.low, self.interval.high, self.unknown.index(i)
-            return truncated_quantile(self.mixture, self._position, low, high, levels, of)
+        if self.interval is not None and len(self.transforms.entry(i).columns) == 1:
+            low, high, of = self.interval.low, self.interval.high, self.unknown.index(self.transforms.column(i))
+            found = truncated_quantile(self.mixture, self._position, low, high, levels, of)
+            return self.transforms.inverse_of(i, found)
         if self.transforms.is_identity:
             return np.asarray(quantile(*self.mixture.marginal(self.unknown.index(i)), levels))
-        return physical_quantiles(self.transforms, self._whole_mixture, i, levels, quantile)
+        parts = self._physical_parts()
+        return np.concatenate([physical_quantiles(self.transforms, p, i, levels, quantile) for p in parts])
 
     def _pit(self, i: int | None) -> Array:
         """Distribution function at the truth, recalibrated where the model is; NaN where that is unknown, of known
@@ -304,7 +302,7 @@ class Reading:
     def _physical(self, points: Array) -> Array:
         """Values (n, m, L_t) in physical units of points (n, m, unknown) in those of the model."""
         n, m = points.shape[:2]
-        z = np.empty((n, m, self.n_z))
+        z = np.empty((n, m, self.n_transformed))
         z[:, :, self.unknown] = points
         for i in self._known_parameters:
             assert self.known is not None
@@ -329,7 +327,7 @@ class Reading:
             mean = block.posterior.moments(False, size - len(self.estimate.known))[0]
             x = np.empty((len(mean), size))
             x[:, self.unknown] = mean[:, : len(self.unknown)]
-            x[:, self.n_z :] = mean[:, len(self.unknown) :]
+            x[:, self.n_transformed :] = mean[:, len(self.unknown) :]
             for i in self._known_parameters:
                 assert self.known is not None
                 x[:, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])
@@ -369,11 +367,7 @@ class Reading:
         return count_modes(self.mixture)
 
     def _out_of_domain(self) -> NDArray[np.bool_]:
-        if self.transforms.is_identity:
-            found = np.zeros(len(self.spectra), dtype=bool)
-        else:
-            _ = self.mean
-            found = np.asarray(self._overflow, dtype=bool).copy()
+        found = self._moments[2].copy()
         level = self.domain.log_tail
         if not np.isnan(level).any():
             if len(self.estimate.blocks) == 1:

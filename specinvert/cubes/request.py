@@ -60,8 +60,8 @@ def read_request(
     dim = _band_dim(cube, bands, band_dim)
     if 0 in cube.shape:
         raise ValueError(f"the cube is empty, its sizes are {dict(cube.sizes)}: select at least one pixel and band")
-    if not isinstance(tolerance, numbers.Real):
-        raise ValueError(f"tolerance={tolerance!r} must be a number of nanometres")
+    if not isinstance(tolerance, numbers.Real) or isinstance(tolerance, bool) or not 0 <= float(tolerance) < np.inf:
+        raise ValueError(f"tolerance={tolerance!r} must be a finite number of nanometres, 0 or more")
     require_unpacked(cube)
     check_units(spectra_units, cube.attrs.get("units"), "the cube")
     index = match_bands(bands, describe_bands(cube, dim), tolerance)

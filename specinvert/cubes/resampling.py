@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import numbers
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ import xarray as xr
 from ..gllim.threads import one_blas_thread
 from .bands import describe_bands, find_band_dim, match_bands, read_fwhm
 from .history import with_history
-from .labels import find_spectra, listed, require_numbers, require_one_band_chunk
+from .labels import listed, require_flags, require_numbers, require_one_band_chunk, training_spectra
 from .responses import Cells, Sensor, band_weights, read_sensor
 
 logger = logging.getLogger(__name__)
@@ -84,10 +85,7 @@ def resample(
     >>> resample(fine, ([430.0, 460.0], 10.0)).values.tolist()
     [[1.0, 1.0]]
     """
-    if not isinstance(training, xr.Dataset | xr.DataArray):
-        raise TypeError(f"training must be an xarray Dataset or DataArray, not {type(training).__name__}")
-    found = training if isinstance(training, xr.DataArray) else find_spectra(training, spectra, band_dim)
-    array = require_numbers(found, "spectra")
+    array = require_numbers(training_spectra(training, spectra, band_dim), "spectra")
     dim = find_band_dim(array, band_dim)
     array = require_one_band_chunk(array, dim, rechunk)
     weights, target, note = _plan(array, dim, read_sensor(sensor, reach, good_only), min_coverage, uncovered)
@@ -139,8 +137,15 @@ def resample_noise(
     Raises
     ------
     TypeError, ValueError : as for :func:`resample`; noise that is negative, not finite or of another shape.
+
+    Examples
+    --------
+    >>> fine = xr.DataArray(np.ones((1, 101)), dims=("sample", "wavelength"), coords={"wavelength": range(400, 501)})
+    >>> resample_noise(0.01, fine, ([430.0, 460.0], [10.0, 20.0])).values.round(4).tolist()
+    [0.0032, 0.0023]
     """
-    found = training if isinstance(training, xr.DataArray) else find_spectra(training, spectra, band_dim)
+    require_flags(covariance=covariance)
+    found = training_spectra(training, spectra, band_dim)
     dim = find_band_dim(found, band_dim)
     weights, target, note = _plan(found, dim, read_sensor(sensor, reach, good_only), min_coverage, uncovered)
     size = found.sizes[dim]
@@ -215,8 +220,8 @@ def _plan(
     """Weights (B, S), the sensor with the bands that are covered, and what was done in words."""
     if uncovered not in ("raise", "drop"):
         raise ValueError(f"uncovered={uncovered!r} must be 'raise' or 'drop'")
-    if not 0 <= min_coverage <= 1:
-        raise ValueError(f"min_coverage={min_coverage} must be a number from 0 to 1")
+    if not isinstance(min_coverage, numbers.Real) or isinstance(min_coverage, bool) or not 0 <= min_coverage <= 1:
+        raise ValueError(f"min_coverage={min_coverage!r} must be a number from 0 to 1")
     bands = describe_bands(array, dim)
     if bands.wavelength is None:
         raise ValueError(f"the training spectra have no wavelengths along {dim!r}: attach a 'wavelength' coordinate")

@@ -7,6 +7,7 @@ the integral of the response r_i over cell j, divided by that over all cells. Im
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from .bands import Bands, describe_bands, find_band_dim, read_fwhm, read_good, wavelength_coordinate
+from .labels import require_flags
 
 RESPONSE_DIM = "response_wavelength"
 """The dimension, and its coordinate, along which responses are tabulated."""
@@ -165,8 +167,11 @@ def read_sensor(sensor: Any, reach: float = 0.5, good_only: bool = False) -> Sen
     Raises
     ------
     TypeError : ``sensor`` is none of these.
-    ValueError : no wavelengths, no FWHM, impossible ones, or a table that is not one.
+    ValueError : no wavelengths, no FWHM, impossible ones, a table that is not one, or ``reach`` out of range.
     """
+    if not isinstance(reach, numbers.Real) or isinstance(reach, bool) or not 0 < reach < math.inf:
+        raise ValueError(f"reach={reach!r} must be a number of FWHM above 0: 0.5, or 1.5 for almost all of a Gaussian")
+    require_flags(good_only=good_only)
     if isinstance(sensor, tuple | list) and len(sensor) == 2:
         sensor = _of_arrays(*sensor)
     if isinstance(sensor, xr.Dataset):
@@ -187,8 +192,6 @@ def read_sensor(sensor: Any, reach: float = 0.5, good_only: bool = False) -> Sen
             f"the sensor has no 'fwhm' coordinate along {dim!r}: attach one as with .assign_coords(fwhm=({dim!r}, "
             f"widths)), pass (centres, fwhm), or a table of responses along {RESPONSE_DIM!r}"
         )
-    if not reach > 0 or math.isinf(reach):
-        raise ValueError(f"reach={reach} must be a number of FWHM above 0: 0.5, or 1.5 for almost all of a Gaussian")
     return Sensor(dim, bands.wavelength, Gaussian(bands.wavelength, fwhm, float(reach)), _coords(sensor, bands))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import xarray as xr
 
 from .bands import describe_bands, find_band_dim, read_good
 from .history import with_history
-from .labels import find_spectra, require_numbers
+from .labels import find_spectra, require_flags, require_numbers
 from .request import fill_value, require_unpacked
 
 WATER_VAPOUR_NM = ((1350.0, 1450.0), (1800.0, 1950.0))
@@ -65,6 +65,7 @@ def select_bands(
     """
     if not isinstance(data, xr.Dataset | xr.DataArray):
         raise TypeError(f"data must be an xarray Dataset or DataArray, not {type(data).__name__}")
+    require_flags(good_only=good_only, drop=drop)
     if negative not in ("keep", "nan", "clip"):
         raise ValueError(f"negative={negative!r} must be 'keep', 'nan' or 'clip'")
     found = data if isinstance(data, xr.DataArray) else find_spectra(data, spectra, band_dim)
@@ -129,6 +130,8 @@ def _chosen(
 
 def _ranges(name: str, given: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Ranges in nm; ValueError where one is none."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{name}={given!r} must be a list of pairs (low, high) in nm, such as [(1350, 1450)]")
     found = []
     for pair in given:
         if (

@@ -7,7 +7,7 @@ broadcast to them. dask-backed spectra stay on disk or on their workers, one chu
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,6 +166,8 @@ def _parameter_names(
         return names
     if isinstance(parameters, str):
         raise ValueError(f"parameters={parameters!r} must be a list of names: use [{parameters!r}]")
+    if not isinstance(parameters, Iterable):
+        raise TypeError(f"parameters={parameters!r} must be a list of names")
     names = list(parameters)
     absent = [name for name in names if name not in training.variables]
     if absent:

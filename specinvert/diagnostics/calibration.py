@@ -241,6 +241,13 @@ class Recalibration:
     ----------
     levels : (M,) nominal levels from 0 to 1.
     raw : (P, M) raw level of each parameter at these.
+
+    Examples
+    --------
+    >>> pit = xr.Dataset({"lai": ("sample", np.linspace(0.0, 1.0, 2001) ** 2)})
+    >>> correction = Recalibration.of(pit)
+    >>> correction.raw_level(0, [0.5]).round(3).tolist()
+    [0.25]
     """
 
     levels: Array

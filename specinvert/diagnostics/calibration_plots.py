@@ -51,6 +51,12 @@ def plot_calibration(pit: xr.Dataset, bins: int = 20) -> Figure:
         If matplotlib is missing.
     ValueError
         If `bins` is below 1, or `pit` holds no variable or a value outside [0, 1].
+
+    Examples
+    --------
+    >>> figure = plot_calibration(xr.Dataset({"lai": ("sample", np.linspace(0.0, 1.0, 101))}))
+    >>> len(figure.axes)
+    2
     """
     pit = pit.compute()
     histogram, shares, tests = pit_histogram(pit, bins), coverage(pit), uniformity(pit)

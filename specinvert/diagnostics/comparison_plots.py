@@ -27,7 +27,8 @@ _LABELS = {"nrmse": "NRMSE", "rmse": "RMSE", "mae": "mean absolute error", "r2":
 def plot_comparison(table: xr.Dataset, score: str = "nrmse") -> Figure:
     """Draw a comparison: a panel a parameter with one score, and one with the times to fit; a row a method.
 
-    The best of each parameter is filled. A method that failed is marked so.
+    The best of each parameter is filled. A method that failed is marked so, and so is a score that is not defined, as
+    NRMSE is not for a single test spectrum.
 
     Parameters
     ----------
@@ -46,6 +47,15 @@ def plot_comparison(table: xr.Dataset, score: str = "nrmse") -> Figure:
         If matplotlib is missing.
     ValueError
         If there is no such score.
+
+    Examples
+    --------
+    >>> from specinvert.diagnostics.comparison import compare
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> train, test = simulate_mixtures(300, noise=0.01, seed=0), simulate_mixtures(50, noise=0.01, seed=1)
+    >>> figure = plot_comparison(compare(train, test, ["sir-1", "pls"], ["grain_size"]))
+    >>> len(figure.axes)
+    2
     """
     require_score(score)
     methods = [str(name) for name in table["method"].values]
@@ -60,23 +70,25 @@ def plot_comparison(table: xr.Dataset, score: str = "nrmse") -> Figure:
         _draw(ax, values, best=None if score == "bias" else _best(values, score))
         ax.set_title(title_of(name), fontsize=TITLE)
         ax.set_xlabel(shown if pure else with_units(shown, units_of({"units": unit})), fontsize=SMALL)
-    _draw(axes[-1], table["fit_seconds"].values, best=None)
+    seconds = table["fit_seconds"].values
+    _draw(axes[-1], seconds, best=None)
     axes[-1].set_title("time to fit", fontsize=TITLE)
     axes[-1].set_xlabel("s", fontsize=SMALL)
     axes[0].set_yticks(range(len(methods)), [plain(name) for name in methods])
     axes[0].set_ylim(len(methods) - 0.4, -0.6)
+    failed = [bool(error) for error in table["error"].values]
     for ax in axes:
         ax.tick_params(labelsize=SMALL)
         ax.tick_params(axis="y", length=0)
-        for row, error in enumerate(table["error"].values):
-            if error:
-                ax.annotate(
-                    *("failed", (0.03, row)),
-                    xycoords=("axes fraction", "data"),
-                    va="center",
-                    fontsize=SMALL,
-                    color=SOFT,
-                )
+    for ax, values in zip(axes, [*table[score].transpose("parameter", "method").values, seconds], strict=True):
+        for row in np.flatnonzero(~np.isfinite(values)):
+            ax.annotate(
+                *("failed" if failed[row] else "undefined", (0.03, row)),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=SMALL,
+                color=SOFT,
+            )
     return figure
 
 
@@ -101,6 +113,9 @@ def _draw(ax: Axes, values: np.ndarray, best: int | None) -> None:
         ax.hlines(rows, 0, values, color=DOT, alpha=_BAR_ALPHA, linewidth=2)
         ax.axvline(0, color="0.6", linewidth=0.8)
         ax.margins(x=0.3)
+        if not np.isfinite(values).any():
+            ax.set_xlim(0, 1)
+            ax.set_xticks([])
         if (values[np.isfinite(values)] >= 0).all():
             ax.set_xlim(left=0)
     ax.scatter(values, rows, c=colours, edgecolors=DOT, s=26, zorder=3)

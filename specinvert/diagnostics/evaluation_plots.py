@@ -58,6 +58,15 @@ def plot_evaluation(estimates: xr.Dataset, truth: xr.Dataset, evaluation: xr.Dat
         If matplotlib is missing.
     ValueError
         If a parameter is missing, or the grids differ.
+
+    Examples
+    --------
+    >>> from specinvert.diagnostics.metrics import evaluation
+    >>> truth = xr.Dataset({"lai": ("sample", [1.0, 2.0, 4.0])})
+    >>> estimates = truth + 0.1
+    >>> figure = plot_evaluation(estimates, truth, evaluation(estimates, truth, ["lai"]))
+    >>> len(figure.axes)
+    1
     """
     names = chosen(estimates, truth, [str(name) for name in evaluation["parameter"].values])
     spreads = [f"{name}_std" for name in names if f"{name}_std" in estimates]

@@ -298,7 +298,8 @@ def _coverage(shares: Mapping[str, float]) -> list[Finding]:
     narrow = {name: percent(share) for name, share in shares.items() if share < LEAST_COVERAGE}
     wide = {name: percent(share) for name, share in shares.items() if share > MOST_COVERAGE}
     recalibrate = (
-        "Recalibrate on simulations held out of training (inverter.recalibrate), or train with more components"
+        "Recalibrate on simulations held out of training (specinvert recalibrate, or inverter.recalibrate), or train "
+        "with more components"
     )
     found = []
     if narrow:

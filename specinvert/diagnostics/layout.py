@@ -98,6 +98,11 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 15
         If matplotlib does not know the suffix.
     OSError
         If the folder does not exist or cannot be written.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> save_figure(Figure(), "empty.png")
     """
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=fitting_dpi(figure, dpi))

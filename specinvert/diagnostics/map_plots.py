@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
+from specinvert.diagnostics.entries import entries_of, undecided
 from specinvert.diagnostics.flags import FLAG_NAME, FLAG_VARIABLE, NODATA, Flag, flag_bits, flag_shares, read_flags
 from specinvert.diagnostics.layout import (
     SMALL,
@@ -20,6 +21,7 @@ from specinvert.diagnostics.layout import (
     new_figure,
     plain,
     robust_limits,
+    spans_decades,
     title_of,
     units_of,
     with_units,
@@ -46,7 +48,6 @@ MOST_ODD = 6.0
 """Height over width, or width over height, from which maps are compressed."""
 _NARROW = 1.4
 """Inches of width below which the labels of ticks are upright."""
-_DECADES = 100.0
 _NAN_COLOUR = "0.82"
 _NO_FLAG_COLOUR = "1.0"
 FLAG_COLOURS = ("#56B4E9", "#D55E00", "#0072B2", "#E69F00", "#CC79A7", "#009E73", "#F0E442", "#000000")
@@ -85,6 +86,7 @@ def plot_maps(maps: xr.Dataset, truth: xr.Dataset | None = None, parameters: Seq
     shortened as at the middle latitude; without such coordinates they are square.  Maps more than twice as wide as
     high stand one below the other, and those beyond six to one are drawn compressed, which the figure says.  Colours
     are logarithmic where all values are positive and span more than two decades.
+    Coordinates of one value, such as the time of ``maps.isel(time=0)``, are told above the maps.
 
     Parameters
     ----------
@@ -107,6 +109,12 @@ def plot_maps(maps: xr.Dataset, truth: xr.Dataset | None = None, parameters: Seq
         If matplotlib is missing.
     ValueError
         If a parameter is missing, a map is not two-dimensional, or the grids differ.
+
+    Examples
+    --------
+    >>> maps = xr.Dataset({"lai": (("y", "x"), [[1.0, 2.0], [3.0, 4.0]], {"units": "m2 m-2"})})
+    >>> plot_maps(maps).axes[0].get_title()
+    'estimated'
     """
     return draw_maps(sample_maps(maps, truth, parameters))
 
@@ -171,7 +179,8 @@ def draw_maps(sample: MapSample) -> Figure:
         width = (shape[0] + 1.2) * len(columns) + 0.5
     below = max(1, int(width / 2.5))
     n_flags = 0 if sample.shares is None else int((sample.shares > 0).sum())
-    legend = 0.22 * -(-n_flags // below) + 0.3 * bool(sample.given)
+    remarks = _remarks(sample)
+    legend = 0.22 * -(-n_flags // below) + 0.3 * len(remarks)
     figure = new_figure(max(width, 5.0), (shape[1] + 0.55) * size[0] + legend + 0.4, "compressed")
     grid = figure.subplots(*size, squeeze=False)
     for ax, (i, column) in zip(grid.flat, cells, strict=True):
@@ -191,10 +200,16 @@ def draw_maps(sample: MapSample) -> Figure:
     if sample.shares is not None:
         handles = _flag_handles(maps[FLAG_VARIABLE], sample.shares)
         figure.legend(handles=handles, loc="outside lower center", ncols=below, fontsize=SMALL, frameon=False)
-    if sample.given:
-        told = ", ".join(f"{legible(name)} = {value}" for name, value in sample.given.items())
-        figure.suptitle(plain(f"Known in advance, not drawn: {told}"), fontsize=SMALL, color=SOFT, wrap=True)
+    if remarks:
+        figure.suptitle("\n".join(map(plain, remarks)), fontsize=SMALL, color=SOFT, wrap=True)
     return figure
+
+
+def _remarks(sample: MapSample) -> list[str]:
+    """Lines above the maps: of which entry of other dimensions they are, and what is not drawn."""
+    entries = ", ".join(f"{legible(name)} {text}" for name, text in entries_of(sample.maps).items())
+    known = ", ".join(f"{legible(name)} = {value}" for name, value in sample.given.items())
+    return [entries] * bool(entries) + [f"Known in advance, not drawn: {known}"] * bool(known)
 
 
 def _map_dims(maps: xr.Dataset, names: list[str]) -> tuple[str, str]:
@@ -202,9 +217,7 @@ def _map_dims(maps: xr.Dataset, names: list[str]) -> tuple[str, str]:
     dims = tuple(str(dim) for dim in maps[names[0]].dims)
     for name in names:
         if len(dims) != 2 or set(maps[name].dims) != set(dims):
-            raise ValueError(
-                f"{name} has dimensions {maps[name].dims}; select two-dimensional maps, as with .isel(time=0)"
-            )
+            raise ValueError(undecided(maps, names))
     return (dims[1], dims[0]) if dims[0] in ("x", "lon", "longitude") else (dims[0], dims[1])
 
 
@@ -230,13 +243,11 @@ def _draw_panel(ax: Axes, panel: _Panel, placing: _Placing) -> None:
     from matplotlib import colormaps
     from matplotlib.colors import LogNorm, Normalize
 
-    low, high = panel.limits
     seen = panel.values[np.isfinite(panel.values)]
-    wide = low > 0 and high > _DECADES * low and seen.min() > 0
     image = ax.imshow(
         panel.values,
         cmap=colormaps[panel.colours].with_extremes(bad=_NAN_COLOUR),
-        norm=(LogNorm if wide else Normalize)(low, high),
+        norm=(LogNorm if spans_decades(panel.values, panel.limits) else Normalize)(*panel.limits),
         **placing.options,
     )
     ax.set_aspect(placing.aspect)

@@ -63,6 +63,13 @@ def plot_results(
         If matplotlib is missing.
     ValueError
         If a parameter is missing, has neither one dimension nor two, or the grids differ.
+
+    Examples
+    --------
+    >>> results = xr.Dataset({"lai": ("plot", [1.0, 2.0, 4.0])})
+    >>> figure = plot_results(results, truth=results + 0.1)
+    >>> len(figure.axes)
+    1
     """
     truth = with_variables(truth, results)
     names = chosen(results, truth, parameters)

@@ -41,6 +41,14 @@ def plot_ranking(table: xr.Dataset) -> Figure:
         If matplotlib is missing.
     ValueError
         If the table holds no difference, as that of one model.
+
+    Examples
+    --------
+    >>> from specinvert.diagnostics.ranking import rank
+    >>> evidence = xr.DataArray([3.0, 5.0], dims="pixel")
+    >>> figure = plot_ranking(rank({"a": evidence, "b": evidence + 1.0}))
+    >>> len(figure.axes)
+    2
     """
     if "difference" not in table:
         raise ValueError("there is no difference to draw: rank two models or more")

@@ -105,6 +105,15 @@ def write_report(
         If the inverter is not fitted, or data do not fit the model.
     OSError
         If the folder does not exist or cannot be written.
+
+    Examples
+    --------
+    >>> from specinvert import GLLiMInverter
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> training = simulate_mixtures(300, noise=0.01)
+    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> write_report("report.html", inverter)
+    []
     """
     model = model_of(inverter)
     check_target(path)
@@ -261,7 +270,7 @@ def _maps(inverter: FittedInverter, results: Results, found: list[Finding]) -> _
     shares = results.flag_shares
     found += map_findings(shares)
     found += other_model(str(results.attrs.get("source", "")), inverter.model_id)
-    parts = [provenance_facts(results.attrs), map_table(results, inverter.model_)]
+    parts = [provenance_facts(results), map_table(results, inverter.model_)]
     if shares:
         parts.append(flag_table(shares))
     said = "; ".join(f"{name.replace('_', ' ')} {percent(share)}" for name, share in shares.items() if share > 0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from specinvert.diagnostics.entries import entries_of
 from specinvert.diagnostics.fitted import FittedInverter
 from specinvert.diagnostics.layout import units_of
 from specinvert.diagnostics.markup import Safe, facts, table
@@ -133,9 +134,12 @@ def flag_table(shares: Mapping[str, float]) -> Safe:
     return table("Quality flags; a pixel may have several", ["flag", "share of pixels"], rows)
 
 
-def provenance_facts(attrs: Mapping[Any, Any]) -> Safe:
-    """Where the maps come from, as they say themselves."""
-    return facts([(key.capitalize(), str(attrs[key])) for key in ("title", "source", "history") if key in attrs])
+def provenance_facts(results: Results) -> Safe:
+    """Where the maps come from, as they say themselves, and of which entry of further dimensions they are."""
+    told = [
+        (key.capitalize(), str(results.attrs[key])) for key in ("title", "source", "history") if key in results.attrs
+    ]
+    return facts([*told, *((name.capitalize(), text) for name, text in entries_of(results.data).items())])
 
 
 def _bands(model: Model) -> str:

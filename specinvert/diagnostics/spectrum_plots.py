@@ -77,6 +77,16 @@ def plot_spectrum(
     ValueError
         If the inverter is not fitted, there is more than one spectrum, too few of its bands are valid, or a
         parameter is known by an interval.
+
+    Examples
+    --------
+    >>> from specinvert import GLLiMInverter
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> training = simulate_mixtures(300, noise=0.01)
+    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> figure = plot_spectrum(inverter, training["reflectance"][:1], noise=0.005)
+    >>> len(figure.axes)
+    4
     """
     from specinvert.cubes.given import read_conditions
 

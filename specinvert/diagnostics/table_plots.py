@@ -90,6 +90,13 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
         If matplotlib is missing.
     ValueError
         If a parameter is missing, is not one-dimensional, or the rows of the truth differ.
+
+    Examples
+    --------
+    >>> table = xr.Dataset({"lai": ("plot", [1.0, 2.0, 4.0]), "lai_std": ("plot", [0.1, 0.1, 0.2])})
+    >>> figure = plot_table(table)
+    >>> len(figure.axes)
+    1
     """
     truth = with_variables(truth, table)
     names = chosen(table, truth, parameters)

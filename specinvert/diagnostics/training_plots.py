@@ -67,6 +67,13 @@ def plot_training(
         If matplotlib is missing.
     ValueError
         If the spectra are not to be found, are empty, or a parameter is missing or no number.
+
+    Examples
+    --------
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> figure = plot_training(simulate_mixtures(50), parameters=["ice_fraction", "grain_size"])
+    >>> len(figure.axes) > 1
+    True
     """
     array, dim, rows = sampled_spectra(training, spectra, band_dim)
     names = _names(training, array, dim, parameters)
@@ -104,6 +111,15 @@ def plot_convergence(inverter: FittedInverter) -> Figure:
         If matplotlib is missing.
     ValueError
         If the inverter is not fitted.
+
+    Examples
+    --------
+    >>> from specinvert import GLLiMInverter
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> training = simulate_mixtures(300, noise=0.01)
+    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> plot_convergence(inverter).axes[0].get_xlabel()
+    'iteration'
     """
     model = model_of(inverter)
     curve = np.asarray(model.log_likelihoods, dtype=np.float64) / model.total_weight

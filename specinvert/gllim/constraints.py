@@ -34,6 +34,11 @@ class Constraints:
     sigma_blocks : for ``sigma="block"``, the group of each band, D integers, or lists of the bands of each group; or
         "auto", groups found by :mod:`specinvert.gllim.grouping`.
     fixed : names of the parts of theta that are given, of "pi", "c", "Gamma" (of the parameters) and "Sigma".
+
+    Examples
+    --------
+    >>> Constraints(sigma="block", sigma_blocks=[[0, 2], [1]]).sigma_blocks
+    (0, 1, 0)
     """
 
     sigma: str = "iso"
@@ -51,12 +56,13 @@ class Constraints:
             ("sigma", self.sigma, SIGMA_STRUCTURES),
             ("gamma", self.gamma, GAMMA_STRUCTURES),
         ):
-            if value not in accepted:
+            if not isinstance(value, str) or value not in accepted:
                 raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
         for name in ("tied_sigma", "tied_pi", "tied_maps", "intercept"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name}={getattr(self, name)!r} must be True or False")
-        if not isinstance(self.tied_gamma, bool | np.bool_) and self.tied_gamma != "volume":
+        by_volume = isinstance(self.tied_gamma, str) and self.tied_gamma == "volume"
+        if not isinstance(self.tied_gamma, bool | np.bool_) and not by_volume:
             raise ValueError(f"tied_gamma={self.tied_gamma!r} must be True, False or 'volume'")
         if self.tied_maps and not (self.tied_sigma or "Sigma" in self.fixed):
             raise ValueError(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .arrays import Array
 from .kernels import NEGLIGIBLE, compiled
 from .mixture import Mixture
+from .mixture_kernels import component_mean
 from .modes import LEAST_MASS, by_weight, climb, invert_covariance, same_mode
 from .posterior import Posterior
 from .quantiles import components
@@ -23,6 +24,8 @@ FAINT = 1e-4
 """Components with less of the weight are left out."""
 ROUNDED_MASS = LEAST_MASS * (1.0 - 1e-12)
 """Less than this stays less than LEAST_MASS in any order of summation."""
+UNDECIDED = -1
+"""For the number of modes, where the weights alone do not tell it."""
 SEGMENTS = 12
 """Steps from one mean to another at which the density is compared."""
 
@@ -51,6 +54,15 @@ def count_posterior_modes(posterior: Posterior, size: int) -> NDArray[np.int64]:
         count,
     )
     return count
+
+
+@compiled
+def _begin(weights: Array, order: NDArray[np.intp]) -> tuple[float, int, int]:
+    """Fill ``order`` with the components by falling weight: all weight, how many to look at, the number of modes."""
+    total, used = by_weight(weights, FAINT, order)
+    if used == 0 or weights[order[0]] > (1.0 - ROUNDED_MASS) * total:
+        return total, used, min(used, 1)
+    return total, used, UNDECIDED
 
 
 @compiled
@@ -133,9 +145,8 @@ def _count_mixtures(weights: Array, means: Array, covariances: Array, count: NDA
     share, constant, terms = np.empty(n_components), np.empty(n_components), np.empty((n_components, 3))
     centres, precisions = np.empty((n_components, size)), np.empty((n_components, size, size))
     for n in range(len(weights)):
-        total, used = by_weight(weights[n], FAINT, order)
-        count[n] = min(used, 1)
-        if used == 0 or weights[n, order[0]] > (1.0 - ROUNDED_MASS) * total:
+        total, used, count[n] = _begin(weights[n], order)
+        if count[n] != UNDECIDED:
             continue
         for at in range(used):
             a = order[at]
@@ -163,21 +174,15 @@ def _count_posteriors(
     for k in range(n_components):
         own_constant[k] = invert_covariance(within[k], lower, own_precision[k])
     for n in range(len(weights)):
-        total, used = by_weight(weights[n], FAINT, order)
-        count[n] = min(used, 1)
-        if used == 0 or weights[n, order[0]] > (1.0 - ROUNDED_MASS) * total:
+        total, used, count[n] = _begin(weights[n], order)
+        if count[n] != UNDECIDED:
             continue
         for at in range(used):
             k = order[at]
             share[at] = weights[n, k] / total
             constant[at] = math.log(share[at]) + own_constant[k]
             for i in range(size):
-                value = 0.0
-                for q in range(x.shape[1]):
-                    value += prior_mean[k, i, q] * x[n, q]
-                for j in range(i + 1):
-                    value += root[k, i, j] * latent[n, j, k]
-                centres[at, i] = value
+                centres[at, i] = component_mean(n, k, i, latent, x, root, prior_mean)
                 for j in range(size):
                     precisions[at, i, j] = own_precision[k, i, j]
         count[n] = _count(share[:used], constant[:used], centres[:used], precisions[:used], terms)

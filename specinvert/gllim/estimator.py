@@ -26,7 +26,7 @@ from .rowwise import RowPosterior
 from .selection import aic, bic, icl, n_free_parameters
 from .statistics import density_and_entropy, log_joint_density
 from .threads import one_blas_thread
-from .training import FitProgress, Settings, train
+from .training import FitProgress, Settings, check_progress, train
 
 CONSTRAINTS = (*("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks"),)
 """Parameters of the estimator that constrain theta."""
@@ -75,6 +75,16 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     n_iter_, converged_ : iterations done, and whether ``tol`` stopped them.
     n_components_, n_latent_ : K after removals, and the L_w chosen. n_removed_ : components that degenerated.
     bic_ : BIC of the fit; ``bics_`` of each L_w tried.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> t, w = rng.uniform(-1.0, 1.0, (2, 500))
+    >>> spectra = np.sin(np.outer(t, [1.0, 2.0, 3.0])) + np.outer(w, [0.3, 0.1, 0.2]) + 0.01 * rng.normal(size=(500, 3))
+    >>> model = GLLiM(n_components=8, n_latent=1, tol=0.01, random_state=0).fit(spectra[:400], t[:400])
+    >>> mean, std = model.predict(spectra[400:], return_std=True)
+    >>> bool(np.abs(mean - t[400:]).mean() < 0.05), std.shape, model.transform(spectra[400:]).shape
+    (True, (100,), (100, 1))
     """
 
     def __init__(
@@ -162,6 +172,8 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ------
         ValueError : NaN, constant columns, too few samples, negative weights, settings out of range.
         """
+        settings = self.settings()
+        check_progress(progress)
         unsupervised = y is None or getattr(y, "shape", ())[1:] == (0,)
         if unsupervised:
             if not self.n_latent:
@@ -176,7 +188,6 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
             )
             targets = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        settings = self.settings()
         chunk = Chunk(
             X, targets, check_weights(sample_weight, len(X)), check_responsibilities(responsibilities, len(X))
         )
@@ -282,7 +293,7 @@ def check_weights(weights: Any, n_rows: int) -> Array:
     """Sample weights as float64 (n,): ones where None, an error where negative, NaN or of another length."""
     if weights is None:
         return np.ones(n_rows)
-    values = np.asarray(weights, dtype=np.float64)
+    values = _as_numbers("sample weights", weights)
     if values.shape != (n_rows,):
         raise ValueError(f"sample weights have shape {values.shape}, the {n_rows} samples need ({n_rows},)")
     if not np.all(np.isfinite(values)) or np.any(values < 0):
@@ -295,9 +306,17 @@ def check_responsibilities(responsibilities: Any, n_rows: int) -> Array | None:
     """Responsibilities as float64 (n, K), rows summing to one."""
     if responsibilities is None:
         return None
-    values = np.asarray(responsibilities, dtype=np.float64)
+    values = _as_numbers("responsibilities", responsibilities)
     if values.ndim != 2 or len(values) != n_rows:
         raise ValueError(f"responsibilities have shape {values.shape}, the {n_rows} samples need ({n_rows}, K)")
     if not np.all(values >= 0) or not np.allclose(values.sum(axis=1), 1.0, rtol=0, atol=1e-6):
         raise ValueError("responsibilities must be zero or more and sum to one over the components of each sample")
     return values
+
+
+def _as_numbers(what: str, given: Any) -> Array:
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        shown = " ".join(repr(given).split())[:60]
+        raise ValueError(f"{what} must be an array of numbers, not {shown}") from None

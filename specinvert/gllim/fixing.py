@@ -47,7 +47,11 @@ def fixed_parts(
     n_t, n_bands = len(scaling.parameters_scale), len(scaling.spectra_scale)
     for name in check_names(fixed):
         assert fixed is not None
-        given = np.asarray(fixed[name], dtype=np.float64)
+        try:
+            given = np.asarray(fixed[name], dtype=np.float64)
+        except (TypeError, ValueError):
+            shown = " ".join(repr(fixed[name]).split())[:60]
+            raise ValueError(f"fixed {name} must be an array of numbers, not {shown}") from None
         if not np.isfinite(given).all():
             raise ValueError(f"fixed {name} holds NaN or infinite values")
         if name in ("c", "Gamma") and n_t == 0:

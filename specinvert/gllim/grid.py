@@ -35,8 +35,16 @@ class PrincipalGrid:
     nodes: Array
 
     def start(self, source: ChunkSource, scaling: Scaling) -> Start:
-        """Responsibilities of the data of a source, found on a sample of it."""
+        """Responsibilities of the data of a source, found on a sample of it.
+
+        Raises ValueError where the spectra have fewer bands, or the sample fewer rows, than the grid has sides.
+        """
         sample = source.sample(SAMPLE_ROWS).scaled(scaling)
+        if self.nodes.shape[1] > min(sample.spectra.shape):
+            raise ValueError(
+                f"a grid of {self.nodes.shape[1]} sides needs as many principal components, {len(sample)} spectra of "
+                f"{sample.spectra.shape[1]} bands have {min(sample.spectra.shape)}: give a grid of fewer sides"
+            )
         mean = sample.weights @ sample.spectra / sample.weights.sum()
         weighted = np.sqrt(sample.weights / sample.weights.sum())[:, None] * (sample.spectra - mean)
         _, deviations, axes = np.linalg.svd(weighted, full_matrices=False)

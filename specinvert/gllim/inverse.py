@@ -45,7 +45,7 @@ class InverseTerms:
         )
 
     def spectra(self, x: Array) -> Array:
-        """(n, D) expected for ``x`` (n, m)."""
+        """(n, D) expected for ``x`` (n, m), eq. JGMM_forward_exp."""
         spectra = np.empty((len(x), self.maps.shape[1]))
         for start in range(0, len(x), BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)

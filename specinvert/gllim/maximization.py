@@ -204,20 +204,31 @@ def mixture(
 def _prior_covariance(spread: Array, share: Array, constraints: Constraints, floor: Floor) -> Array:
     """Gamma (K, L_t, L_t) under its constraints, from unconstrained covariances.
 
-    Equal volumes: Gamma_k = lambda M_k / |M_k|^(1/L) with lambda = sum_k (r_k / N) |M_k|^(1/L).
+    Of equal volumes none is below the floor as a rule; where one is, all are clipped before they are made equal.
     """
     n_t = len(floor.parameters)
     if n_t == 0:
         return np.asarray(spread)
     structure = STRUCTURES[constraints.gamma]
-    tied = constraints.tied_gamma != "volume" and bool(constraints.tied_gamma)
-    compact = tie_and_clip(structure.compact(spread), share, structure, tied, floor.parameters, floor.ratio)
+    free = structure.compact(spread)
     if constraints.tied_gamma == "volume":
-        told, side = ~structure.singular(compact, floor.parameters), np.zeros(len(share))
-        side[told] = np.exp(structure.log_det(compact[told], n_t) / n_t)
-        factor = np.where(told, share @ side / np.where(told, side, 1.0), 1.0)
-        compact = compact * factor.reshape(-1, *[1] * (compact.ndim - 1))
+        compact = _equal_volumes(free, share, structure, floor)
+        if (structure.clip(compact, floor.parameters, floor.ratio) != compact).any():
+            clipped = structure.clip(free, floor.parameters, floor.ratio)
+            compact = _equal_volumes(clipped, share, structure, floor)
+    else:
+        tied = bool(constraints.tied_gamma)
+        compact = tie_and_clip(free, share, structure, tied, floor.parameters, floor.ratio)
     return structure.dense(compact, n_t)
+
+
+def _equal_volumes(compact: Array, share: Array, structure: Structure, floor: Floor) -> Array:
+    """lambda M_k / |M_k|^(1/L) with lambda = sum_k (r_k / N) |M_k|^(1/L); M_k that are singular stay."""
+    n_t = len(floor.parameters)
+    told, side = ~structure.singular(compact, floor.parameters), np.zeros(len(share))
+    side[told] = np.exp(structure.log_det(compact[told], n_t) / n_t)
+    factor = np.where(told, share @ side / np.where(told, side, 1.0), 1.0)
+    return np.asarray(compact * factor.reshape(-1, *[1] * (compact.ndim - 1)))
 
 
 def regression(moments: Moments, constraints: Constraints, floor: Floor) -> Array:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import Array
+from .cholesky import factor
 from .kernels import compiled
 from .mixture import Mixture
 from .quantiles import components
-from .spread import factor
 
 
 def merged(mixture: Mixture, n_components: int) -> Mixture:

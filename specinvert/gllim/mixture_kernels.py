@@ -5,7 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import Array
-from .kernels import compiled
+from .kernels import compiled, inlined
+
+
+@inlined
+def component_mean(n: int, k: int, i: int, latent: Array, x: Array, root: Array, prior_mean: Array) -> float:
+    """Dimension i of the mean of row n's component k: prior_mean[k] x[n] + root_k latent[n, :, k].
+
+    It is A*_k y_n + b*_k of eq. JGMM_inverse_map, where no parameter is known.
+    ``root`` (K, r, r) is lower triangular, ``latent`` (n, r or more, K), ``x`` (n, q), ``prior_mean`` (K, r, q).
+    """
+    value = 0.0
+    for q in range(x.shape[1]):
+        value += prior_mean[k, i, q] * x[n, q]
+    for j in range(i + 1):
+        value += root[k, i, j] * latent[n, j, k]
+    return value
 
 
 @compiled
@@ -21,7 +36,7 @@ def mixture_moments(
 ) -> None:
     """Mean (n, m) and covariance (n, m, m), or variances (n, m, 1), of the first m dimensions of the posterior mixture.
 
-    Component k has mean prior_mean[k] x[n] + root_k latent[n, :, k], root_k lower triangular, and covariance within[k].
+    The mean is eq. JGMM_inverse_exp. Component k has the mean of :func:`component_mean` and covariance within[k].
     """
     n_rows, n_components = weights.shape
     size = mean.shape[1]
@@ -38,12 +53,7 @@ def mixture_moments(
         for i in range(size):
             average = 0.0
             for a in range(count):
-                k = active[a]
-                value = 0.0
-                for q in range(x.shape[1]):
-                    value += prior_mean[k, i, q] * x[n, q]
-                for j in range(i + 1):
-                    value += root[k, i, j] * latent[n, j, k]
+                value = component_mean(n, active[a], i, latent, x, root, prior_mean)
                 gap[i, a] = value
                 average += share[a] * value
             mean[n, i] = average
@@ -83,12 +93,7 @@ def gather_mixtures(
             if weights[n, k] != 0.0:
                 shares[n, a] = weights[n, k]
                 for i in range(size):
-                    value = 0.0
-                    for q in range(x.shape[1]):
-                        value += prior_mean[k, i, q] * x[n, q]
-                    for j in range(i + 1):
-                        value += root[k, i, j] * latent[n, j, k]
-                    means[n, a, i] = value
+                    means[n, a, i] = component_mean(n, k, i, latent, x, root, prior_mean)
                     for j in range(size):
                         covariances[n, a, i, j] = within[k, i, j]
                 a += 1

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Array
+from .cholesky import factor, solve
 from .kernels import NEGLIGIBLE, compiled
 from .mixture import Mixture
 from .quantiles import components
-from .spread import LOG_2PI, factor, solve
+from .statistics import LOG_2PI
 
 NO_START = 1e-10
 """Components with less of the weight do not climb; they count in the density."""

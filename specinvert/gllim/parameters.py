@@ -30,6 +30,13 @@ class GLLiMParameters:
         says; :meth:`sigma_dense` gives (K, D, D).
     n_latent : L_w, the number of trailing entries of x that are latent.
     constraints : the structure that the parameters obey.
+
+    Examples
+    --------
+    >>> pi, c, Gamma = np.ones(1), np.zeros((1, 2)), np.eye(2)[None]
+    >>> theta = GLLiMParameters(pi, c, Gamma, A=np.ones((1, 3, 2)), b=np.zeros((1, 3)), Sigma=0.5 * pi, n_latent=1)
+    >>> theta.n_components, theta.n_bands, theta.n_parameters, theta.sigma_dense().shape
+    (1, 3, 1, (1, 3, 3))
     """
 
     pi: Array

@@ -184,7 +184,10 @@ def posterior_blocks(
 
 
 def _posterior(terms: ForwardTerms, centred: Array, known: Array, reach: float, workspace: Workspace) -> Posterior:
-    """Posterior of rows of centred spectra without NaN, which zeros may fill up to whole tiles; ``known`` is (n, s)."""
+    """Posterior of rows of centred spectra without NaN, which zeros may fill up to whole tiles; ``known`` is (n, s).
+
+    Weights are pi*_k N(y; c*_k, Gamma*_k) of eq. JGMM_inverse_map, normalised.
+    """
     n, prior = len(known), terms.prior
     weights = workspace.array("densities", len(centred), len(terms.log_constant))
     x = np.zeros((len(centred), len(prior.known) + 1))

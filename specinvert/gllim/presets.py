@@ -6,6 +6,7 @@ The first four are supervised, the others unsupervised: they are fitted with ``G
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from .estimator import GLLiM
+from .fixing import check_names
 from .grid import PrincipalGrid, basis, regular_grid
 
-DIRAC = 1e-12
+DIRAC = 1e-16
 """Variance of latents on a grid: the limit of zero to rounding."""
 
 
@@ -117,6 +119,11 @@ def preset(name: str, **settings: Any) -> GLLiM:
     Raises
     ------
     ValueError : an unknown name, a setting that is missing, or one that would make another method.
+
+    Examples
+    --------
+    >>> preset("mppca", n_components=3, n_latent=2)
+    GLLiM(n_components=3, n_latent=2)
     """
     found = PRESETS.get(name)
     if found is None:
@@ -126,10 +133,10 @@ def preset(name: str, **settings: Any) -> GLLiM:
     missing = [need for need in found.needs if need not in settings]
     if missing:
         raise ValueError(f"preset {name!r} needs {' and '.join(f'{need}=' for need in missing)}")
-    if name == "rca" and set(settings["fixed"]) != {"Sigma"}:
+    if name == "rca" and set(check_names(settings["fixed"])) != {"Sigma"}:
         raise ValueError("preset 'rca' needs fixed={'Sigma': covariance}, and nothing else fixed")
     for key, value in found.settings.items():
-        if key in settings and settings[key] != value:
+        if key in settings and (np.ndim(settings[key]) or settings[key] != value):
             raise ValueError(
                 f"preset {name!r} has {key}={value!r}, not {settings[key]!r}: set up a GLLiM for another method"
             )
@@ -143,8 +150,15 @@ def _on_grid(
     for key in ("n_components", "n_latent", "latent_mean", "latent_covariance"):
         if key in settings:
             raise ValueError(f"preset 'gtm' makes {key} itself: give grid, functions and width")
+    for key, sides in (("grid", grid), ("functions", functions)):
+        if not isinstance(sides, Sequence | np.ndarray) or not len(sides) or not all(map(_is_count, sides)):
+            raise ValueError(f"{key}={sides!r} must be a list of integers, one or more a side")
     if len(grid) != len(functions):
         raise ValueError(f"grid={tuple(grid)} and functions={tuple(functions)} must have as many sides")
+    if max(grid) < 2:
+        raise ValueError(f"grid={tuple(grid)} is one node: a side needs two or more")
+    if width is not None and not 0.0 < width < np.inf:
+        raise ValueError(f"width={width!r} must be above zero, on a map from -1 to 1")
     nodes = regular_grid(grid)
     if width is None:
         width = 2.0 / max(max(functions) - 1, 1)
@@ -157,3 +171,7 @@ def _on_grid(
         "latent_mean": latents,
         "latent_covariance": DIRAC * np.eye(latents.shape[1]),
     }
+
+
+def _is_count(side: Any) -> bool:
+    return isinstance(side, numbers.Integral) and int(side) >= 1

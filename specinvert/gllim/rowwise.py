@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from .arrays import Array
+from .cholesky import solve
 from .covariance import Bands, Correlated
 from .forward import Prior, log_sum
 from .kernels import compiled, normalize_rows, summing
 from .mixture import Mixture
 from .parameters import GLLiMParameters
-from .spread import solve
 from .statistics import LOG_2PI
 
 PRODUCT = 8

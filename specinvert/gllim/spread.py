@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from .arrays import Array
+from .cholesky import factor
 from .kernels import NEGLIGIBLE, compiled
 from .mixture import Mixture
 from .quantiles import PEAK, SQRT_HALF, components, contiguous
+from .statistics import LOG_2PI
 
-LOG_2PI = math.log(2.0 * math.pi)
 N_PAIRS = 48
 """Pairs of points over which the entropy of a mixture is averaged, shared out between components by weight."""
 LEAST_PAIRS = 4
@@ -29,7 +30,7 @@ ROUNDS = 10
 
 
 def entropy(mixture: Mixture) -> Array:
-    """Differential entropy (n,) of the joint density, in nats; NaN in rows without weight.
+    """Differential entropy (n,) of the joint density, in nats, 0 of no dimension; NaN in rows without weight.
 
     Exact for one component. For several, that of component and value together is exact, sum_a w_a (h_a - log w_a), and
     the mean entropy of the component given the value is taken off: it is averaged over 96 quasi-random points, shared
@@ -37,6 +38,8 @@ def entropy(mixture: Mixture) -> Array:
     components whose variances differ by up to a hundred, the error was 0.005 nats in one dimension, 0.015 in two to six
     (root mean square), 0.05 at most; none where components lie apart or agree.
     """
+    if mixture.n_dimensions == 0:
+        return np.where(mixture.weights.sum(axis=1) > 0.0, 0.0, np.nan)
     found = np.empty(len(mixture))
     arrays = components(mixture.weights, mixture.means, mixture.covariances)
     _entropy_rows(*arrays, _points(mixture.n_dimensions), found)
@@ -90,46 +93,6 @@ def _points(size: int) -> Array:
     steps = root ** -np.arange(1.0, size + 1.0)
     half = ndtri((0.5 + np.outer(np.arange(1, N_PAIRS + 1), steps)) % 1.0)
     return np.stack([half, -half], axis=1).reshape(-1, size)
-
-
-@compiled
-def factor(matrix: Array, lower: Array) -> float:
-    """Cholesky factor of ``matrix`` (L, L) in the lower half of ``lower``; its log determinant.
-
-    NaN where it is not positive definite: the columns up to the first pivot below 1e-14 of its diagonal are filled.
-    """
-    log_det = 0.0
-    for j in range(len(matrix)):
-        pivot = matrix[j, j]
-        for k in range(j):
-            pivot -= lower[j, k] * lower[j, k]
-        if not pivot > 1e-14 * abs(matrix[j, j]):
-            lower[j, j] = 0.0
-            return math.nan
-        log_det += math.log(pivot)
-        lower[j, j] = math.sqrt(pivot)
-        for i in range(j + 1, len(matrix)):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= lower[i, k] * lower[j, k]
-            lower[i, j] = total / lower[j, j]
-    return log_det
-
-
-@compiled
-def solve(lower: Array, right: Array, solution: Array) -> None:
-    """Solve L L' x = ``right`` (L,); ``solution`` may be the same array."""
-    size = len(lower)
-    for i in range(size):
-        total = right[i]
-        for k in range(i):
-            total -= lower[i, k] * solution[k]
-        solution[i] = total / lower[i, i]
-    for i in range(size - 1, -1, -1):
-        total = solution[i]
-        for k in range(i + 1, size):
-            total -= lower[k, i] * solution[k]
-        solution[i] = total / lower[i, i]
 
 
 @compiled

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import numbers
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -27,7 +28,12 @@ from .parameters import GLLiMParameters
 from .scaling import Scaling
 from .threads import one_blas_thread
 
+logger = logging.getLogger(__name__)
+
 FitProgress = Callable[[str, int, float], None]
+
+SAMPLES_PER_COLUMN = 3
+"""Samples that a component needs, for each column of its affine map, to leave a noise to estimate."""
 
 
 class Checkpoint(Protocol):
@@ -78,15 +84,18 @@ class Settings:
                 raise ValueError(f"n_latent={self.n_latent!r} must be an integer or 'bic'")
         else:
             _check_integer("n_latent", self.n_latent, 0)
-        if not isinstance(self.init, GLLiMParameters | PrincipalGrid) and self.init not in STARTS:
+        _check_max_latent(self.max_latent)
+        named = isinstance(self.init, str) and self.init in STARTS
+        if not named and not isinstance(self.init, GLLiMParameters | PrincipalGrid):
             raise ValueError(f"init={self.init!r} is not one of {', '.join(map(repr, STARTS))} or a GLLiMParameters")
-        if self.algorithm not in ALGORITHMS:
+        if not isinstance(self.algorithm, str) or self.algorithm not in ALGORITHMS:
             raise ValueError(f"algorithm={self.algorithm!r} is not one of {', '.join(map(repr, ALGORITHMS))}")
         if self.algorithm != "general" and (self.constraints.tied_maps or not self.constraints.intercept):
             raise ValueError(
                 f"algorithm={self.algorithm!r} takes the latents out of the regression, which tied_maps=True or "
                 "intercept=False do not allow: use algorithm='general'"
             )
+        _check_seed(self.random_state)
 
     def latent_dimensions(self, n_bands: int) -> list[int]:
         """The L_w to try; raises where one cannot be fitted to ``n_bands`` bands."""
@@ -99,14 +108,10 @@ class Settings:
                 )
             return wanted
         if isinstance(self.max_latent, numbers.Integral):
-            _check_integer("max_latent", self.max_latent, 0)
             return list(range(min(int(self.max_latent), n_bands - 1) + 1))
-        if isinstance(self.max_latent, str) or not isinstance(self.max_latent, Iterable):
-            raise ValueError(f"max_latent={self.max_latent!r} must be an integer or a sequence of them")
-        for value in self.max_latent:
-            _check_integer("max_latent", value, 0)
+        assert isinstance(self.max_latent, Collection)
         wanted = sorted({int(value) for value in self.max_latent})
-        if not wanted or wanted[-1] >= n_bands:
+        if wanted[-1] >= n_bands:
             raise ValueError(
                 f"max_latent={list(self.max_latent)!r} must hold integers from 0 to {n_bands - 1}, one below the bands"
             )
@@ -147,6 +152,7 @@ def train(
     ValueError : constant bands or parameters, fewer samples than components, a start that does not fit the data,
         or all components degenerate.
     """
+    check_progress(progress)
     with one_blas_thread():
         moments = source.sum(moments_of)
         check_data(moments, settings, n_responsibilities, band_names, parameter_names)
@@ -179,7 +185,28 @@ def train(
             ConvergenceWarning,
             stacklevel=3,
         )
+    _tell_few_samples(chosen)
     return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
+
+
+def _tell_few_samples(fit: Fit) -> None:
+    """Log that components have too few samples for what they hold; uncertainties are too small then.
+
+    A full covariance of fewer samples than it has directions is singular but for ``reg_covar``, and an affine map
+    through hardly more samples than it has columns leaves nothing over.
+    """
+    theta = fit.parameters
+    counts, columns = theta.pi * fit.total_weight, theta.A.shape[2] + 1
+    full = theta.constraints.sigma == "full" and not theta.constraints.tied_sigma
+    wanted = theta.n_bands + columns if full else SAMPLES_PER_COLUMN * columns
+    few = int((counts < wanted).sum())
+    if (full and few) or counts.mean() < wanted:
+        what = f"a full covariance of {theta.n_bands} bands" if full else f"an affine map of {columns} columns"
+        logger.warning(
+            "%d of %d components have fewer samples than the %d that %s wants (least %.0f): uncertainties will be too "
+            "small; use fewer components or more samples%s",
+            *(few, len(counts), wanted, what, counts.min(), ", tied_sigma=True or sigma='diag'" if full else ""),
+        )
 
 
 def _grouped(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> Problem:
@@ -205,6 +232,33 @@ def _fingerprint(settings: Settings, moments: DataMoments) -> str:
 def _check_integer(name: str, value: Any, least: int) -> None:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name}={value!r} must be an integer, {least} or more")
+
+
+def _check_max_latent(value: Any) -> None:
+    if isinstance(value, numbers.Integral):
+        return _check_integer("max_latent", value, 0)
+    if isinstance(value, str) or not isinstance(value, Collection) or not len(value):
+        raise ValueError(f"max_latent={value!r} must be an integer or a sequence of them")
+    for one in value:
+        _check_integer("max_latent", one, 0)
+    return None
+
+
+def _check_seed(value: Any) -> None:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        check_random_state(value)
+    except ValueError:
+        raise ValueError(
+            f"random_state={value!r} must be an integer from 0 to {2**32 - 1}, a numpy RandomState or None"
+        ) from None
+
+
+def check_progress(progress: Any) -> None:
+    """TypeError where it is neither None nor a function."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress={progress!r} must be a function of a label, the iteration and the log-likelihood")
 
 
 def check_data(
@@ -313,16 +367,27 @@ def _fixed(
     n_components = n_responsibilities or settings.n_components
     parts = given(n_components)
     standard = Fixed.standard(n_components, n_latent)
-    mean = standard.mean if settings.latent_mean is None else settings.latent_mean
-    covariance = standard.covariance if settings.latent_covariance is None else settings.latent_covariance
-    try:
-        return Fixed(
-            np.broadcast_to(np.asarray(mean, dtype=np.float64), standard.mean.shape),
-            np.broadcast_to(np.asarray(covariance, dtype=np.float64), standard.covariance.shape),
-            parts,
-        )
-    except ValueError:
+    mean = _moment("latent_mean", settings.latent_mean, standard.mean)
+    covariance = _moment("latent_covariance", settings.latent_covariance, standard.covariance)
+    off = np.abs(covariance - covariance.transpose(0, 2, 1)).max(initial=0.0)
+    least = np.linalg.eigvalsh(covariance).min(initial=np.inf)
+    if off > 1e-9 * np.abs(covariance).max(initial=0.0) or not least > 0:
         raise ValueError(
-            f"latent_mean {np.shape(mean)} and latent_covariance {np.shape(covariance)} must broadcast to "
-            f"{standard.mean.shape} and {standard.covariance.shape}"
-        ) from None
+            f"latent_covariance must be symmetric and positive definite, it is off by {off:g} and has an eigenvalue "
+            f"of {least:g}"
+        )
+    return Fixed(mean, covariance, parts)
+
+
+def _moment(name: str, given: Any, standard: Array) -> Array:
+    """A fixed moment of the latents as it is given, broadcast to one a component; the standard one where it is not."""
+    if given is None:
+        return standard
+    try:
+        found = np.broadcast_to(np.asarray(given, dtype=np.float64), standard.shape)
+    except (TypeError, ValueError):
+        shown = " ".join(repr(given).split())[:60]
+        raise ValueError(f"{name}={shown} must be numbers that broadcast to {standard.shape}") from None
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} holds NaN or infinite values")
+    return found

@@ -249,6 +249,30 @@ class Transforms:
         values = np.asarray(values)
         return one.forward(values.reshape(-1, 1)).reshape(values.shape)
 
+    def interval_forward(self, index: int, low: Array, high: Array) -> tuple[Array, Array]:
+        """Transform the ends (n,) of intervals of physical parameter ``index``; NaN stays NaN.
+
+        Ends on a bound or beyond it are infinite: all values on their side are meant.
+
+        Raises
+        ------
+        ValueError
+            For a part of a composition, and for an interval that lies beyond a bound.
+        """
+        entry = self._alone(index)
+        low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        beyond = (high <= entry.lower) | (low >= entry.upper)
+        if beyond.any():
+            row = int(np.argmax(beyond))
+            raise ValueError(
+                f"{self.names[index]!r} cannot lie from {low[row]:g} to {high[row]:g}: its {entry.kind} transform has "
+                f"the bounds {entry.lower:g} and {entry.upper:g}"
+            )
+        with np.errstate(divide="ignore"):
+            bare = replace(entry, insets=((0.0, 0.0),))
+            first, last = (bare.forward(np.clip(end, entry.lower, entry.upper)) for end in (low, high))
+        return np.where(low <= entry.lower, -np.inf, first), np.where(high >= entry.upper, np.inf, last)
+
     def inverse_of(self, index: int, z: Array) -> Array:
         """Values of physical parameter ``index`` of its z, of any shape; ValueError for a part of a composition."""
         z = np.asarray(z, dtype=np.float64)

@@ -25,17 +25,15 @@ NODES = 4096
 """Components times nodes that are written out at once."""
 
 
-def written_out(
-    mixture: Mixture, index: int, low: float | Array, high: float | Array
-) -> Iterator[tuple[slice, Mixture]]:
-    """Blocks of consecutive rows, each with its mixtures given that ``index`` lies between ``low`` and ``high``.
+def written_out(mixture: Mixture, index: int, low: float | Array, high: float | Array) -> Iterator[Mixture]:
+    """Mixtures given that ``index`` lies between ``low`` and ``high``, in blocks of consecutive rows.
 
     Each of the A components has Q nodes: mixtures of A x Q, weights zero where a node counts for nothing and in rows
     that are without weight in :func:`truncated`, which this takes its ends from and raises the errors of.
     """
     low, high = interval_ends(len(mixture), low, high)
     step = max(1, NODES // (mixture.weights.shape[1] * RULE.shape[1]))
-    for start in range(0, len(mixture), step):
+    for start in range(0, max(len(mixture), 1), step):
         where = slice(start, start + step)
         block = mixture.select(where)
         (n, room), size, count = block.weights.shape, block.n_dimensions, RULE.shape[1]
@@ -43,7 +41,7 @@ def written_out(
         within = np.zeros((n, room, size, size))
         _node_rows(*mixture_arrays(block, index), index, low[where], high[where], RULE, weights, means, within)
         covariances = np.repeat(within[:, :, None], count, axis=2)
-        yield where, Mixture(weights.reshape(n, -1), means.reshape(n, -1, size), covariances.reshape(n, -1, size, size))
+        yield Mixture(weights.reshape(n, -1), means.reshape(n, -1, size), covariances.reshape(n, -1, size, size))
 
 
 @compiled

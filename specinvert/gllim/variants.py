@@ -29,6 +29,8 @@ SWEEPS = 100
 """Conditional maximisations of an M-step of the marginal EM at most."""
 LEAST_GAIN = 1e-10
 """Gain of Q, in nats a sample, below which an M-step of the marginal EM is done."""
+KEPT = 1e-12
+"""Share of the greatest entry by which a Sigma may be off its constraints."""
 
 
 def marginal_step(
@@ -41,7 +43,8 @@ def marginal_step(
 ) -> tuple[GLLiMParameters, Kept]:
     """M-GMM-, M-regression- and M-residual-step from sums over parameters alone, the spectra's moments in full.
 
-    ``theta`` holds the Sigma from which at most ``sweeps`` conditional maximisations go on.
+    ``theta`` holds the A_w and Sigma from which at most ``sweeps`` conditional maximisations go on; a component keeps
+    them where Q_k would gain less than rounding. Raises ValueError where rounding leaves singular covariances.
     """
 
     def step(kept: Kept) -> GLLiMParameters:
@@ -49,7 +52,13 @@ def marginal_step(
         moments = Moments.of(own)
         maps = regression(moments, constraints, floor)
         scatter = FULL.residual(moments.yy, moments.y, maps, moments.xy, moments.xx)
-        noise, spread = _residual_step(scatter, moments.share, theta.keep(kept), given, constraints, floor, sweeps)
+        try:
+            noise, spread = _residual_step(scatter, moments.share, theta.keep(kept), given, constraints, floor, sweeps)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"noise too small against the signal for covariances of bands by bands ({error}): use "
+                "algorithm='general' or 'aecm', or raise reg_covar"
+            ) from error
         pi, centre, within = mixture(own, given, constraints, floor)
         intercept = moments.y - np.einsum("kdl,kl->kd", maps, moments.x)
         supervised = GLLiMParameters(pi, centre, within, maps, intercept, noise, constraints=constraints)
@@ -130,21 +139,46 @@ def _residual_step(
         return given, _loadings(scatter, structure.dense(given, n_bands), n_latent)
     if constraints.sigma == "iso":
         return _principal_components(scatter, share, n_latent, constraints.tied_sigma, floor)
-    dense, value = theta.sigma_dense(), -np.inf
+    tied = constraints.tied_sigma
+    noise, dense = _allowed(theta, share, constraints, floor)
+    spread = theta.A[:, :, -n_latent:] @ np.linalg.cholesky(fixed.covariance)
+    value = _criterion(scatter, dense, spread)
     for _ in range(sweeps):
-        spread = _loadings(scatter, dense, n_latent)
-        if constraints.tied_sigma:
-            found = _factor_analysis(scatter, dense, spread)
+        turned = _loadings(scatter, dense, n_latent)
+        if tied:
+            found = _factor_analysis(scatter, dense, turned)
         else:
-            found = _group_by_group(scatter, dense, spread, structure, floor)
-        noise = structure.compact(found)
-        noise = tie_and_clip(noise, share, structure, constraints.tied_sigma, floor.spectra, floor.ratio)
-        dense = structure.dense(noise, n_bands)
-        if sweeps > 1:
-            before, value = value, float(share @ _criterion(scatter, dense, spread))
-            if value - before < LEAST_GAIN:
-                break
+            found = _group_by_group(scatter, dense, turned, structure, floor)
+        compact = tie_and_clip(structure.compact(found), share, structure, tied, floor.spectra, floor.ratio)
+        found = structure.dense(compact, n_bands)
+        gain = _criterion(scatter, found, turned) - value
+        least = _resolution(dense, spread)
+        least = np.where(least > LEAST_GAIN, least, -LEAST_GAIN)  # rounding that matters to nobody decides nothing
+        better = np.full(len(share), share @ gain > share @ least) if tied else gain > least
+        noise[better], dense[better], spread[better] = compact[better], found[better], turned[better]
+        value[better] += gain[better]
+        if share @ np.where(better, gain, 0.0) < LEAST_GAIN:
+            break
     return noise, spread
+
+
+def _allowed(theta: GLLiMParameters, share: Array, constraints: Constraints, floor: Floor) -> tuple[Array, Array]:
+    """Sigma of theta, compact and dense, brought to the constraints where it does not keep them."""
+    structure, dense = constraints.structure, theta.sigma_dense()
+    own = structure.compact(dense)
+    kept = tie_and_clip(own, share, structure, constraints.tied_sigma, floor.spectra, floor.ratio)
+    allowed = structure.dense(kept, len(dense[0]))
+    same = np.abs(allowed - dense).max() <= KEPT * np.abs(dense).max()
+    return (np.array(own), np.array(dense)) if same else (np.array(kept), np.array(allowed))
+
+
+def _resolution(noise: Array, spread: Array) -> Array:
+    """The least change of Q_k (K,) that is more than rounding: by the better conditioned of Sigma and B."""
+    conditions = []
+    for covariance in (noise, noise + spread @ spread.transpose(0, 2, 1)):
+        deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        conditions.append(np.linalg.cond(covariance / (deviation[:, :, None] * deviation[:, None])))
+    return np.asarray(noise.shape[1] * np.finfo(float).eps * np.minimum(*conditions))
 
 
 def _principal_components(scatter: Array, share: Array, n_latent: int, tied: bool, floor: Floor) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ import dask
 import numpy as np
 import xarray as xr
 
-from ..cubes.chunks import active_client
+from ..cubes.chunks import active_client, large_graphs
 from .atomic import atomic_path
 
 _PLAN = "plan.json"
@@ -241,7 +241,8 @@ def _keep_from_cluster(client: Any, run: _Run, write: Write, tasks: dict[tuple[i
     from distributed import as_completed
 
     indices = list(tasks)
-    futures = client.compute([tasks[index] for index in indices])
+    with large_graphs():
+        futures = client.compute([tasks[index] for index in indices])
     place = dict(zip((future.key for future in futures), indices, strict=True))
     arriving: Iterator[Any] = as_completed(futures)
     del futures

@@ -7,6 +7,7 @@ ranges of the parameters, and how the model was fitted.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ from ..gllim.parameters import Constraints, GLLiMParameters
 from ..gllim.transforms import Transforms
 from .atomic import atomic_path
 
-SCHEMA = 2
+SCHEMA = 3
 _KIND = "GLLiM model"
 _THETA = {
     "pi": ("component",),
@@ -142,9 +143,20 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
             "specinvert_model": json.dumps(description, default=str),
         },
     )
+    dataset.attrs["specinvert_checksum"] = _checksum(dataset)
     encoding = {name: {"_FillValue": None} for name in dataset.variables}
     with atomic_path(path) as temporary:
         dataset.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
+
+
+def _checksum(dataset: xr.Dataset) -> str:
+    """SHA-256 of the arrays and their description, by which damage is found."""
+    digest = hashlib.sha256(dataset.attrs.get("specinvert_model", "").encode())
+    for name in sorted(map(str, dataset.variables)):
+        array = dataset.variables[name].values
+        digest.update(f"{name} {array.dtype.kind}{array.dtype.itemsize} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
@@ -162,7 +174,8 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     Raises
     ------
     FileNotFoundError : no such file.
-    ValueError : the file is truncated or no netCDF, holds no model, or has another schema.
+    ValueError : the file is truncated or no netCDF, holds no model, has another schema, or was changed since it was
+        written.
     """
     shown = os.fspath(path)
     if not Path(path).exists():
@@ -181,6 +194,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         raise ValueError(
             f"{shown}: model schema {schema}, this version of specinvert reads {SCHEMA}: train again, or install the "
             f"version that wrote it ({data.attrs.get('source', 'unknown')})"
+        )
+    if data.attrs.get("specinvert_checksum") != _checksum(data):
+        raise ValueError(
+            f"{shown}: damaged specinvert model: its content is not what was written; copy or train it again"
         )
     try:
         return _model(data)

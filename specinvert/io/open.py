@@ -23,7 +23,8 @@ def open_cube(
     """Open an image cube, or a table of spectra, lazily and by one convention whatever the file.
 
     Opened are products of Sentinel-2 (L2A), EnMAP (L2A), CRISM and other images with a PDS3 label, EMIT, PACE and
-    PRISMA; MATLAB and CSV files; netCDF and Zarr; ENVI (header or data file), GeoTIFF and what else GDAL reads.
+    PRISMA; ENVI spectral libraries; MATLAB and CSV files; netCDF and Zarr; ENVI images (header or data file), GeoTIFF
+    and what else GDAL reads.
     The first reader that knows the file opens it; :func:`specinvert.register_reader` adds one.
 
     The cube has NaN where there is no data, scale and offset applied, and float32 values (float64 where the file
@@ -31,7 +32,8 @@ def open_cube(
     (False for bands listed as bad or without data) are there where the file tells. CRS and transform are where
     `cube.rio` finds them; swaths have 2-D coordinates `lat` and `lon`. Rasters come as (y, x, wavelength), or
     (y, x, band) where the file tells no wavelengths, then with the band names as coordinate; netCDF variables
-    keep their dimensions. Attribute `sensor` names the sensor, and `comment` what was assumed.
+    keep their dimensions. Tables of spectra and spectral libraries come as (sample, wavelength), with what else the
+    file tells of a spectrum along `sample`. Attribute `sensor` names the sensor, and `comment` what was assumed.
 
     Parameters
     ----------
@@ -65,6 +67,8 @@ def open_cube(
     >>> cube.dims, cube.rio.crs.to_epsg()
     (('y', 'x', 'wavelength'), 32633)
     """
+    if not isinstance(variable, str | None):
+        raise TypeError(f"variable={variable!r} must be the name of one of the cubes in the file, or None")
     file, chosen = choose_reader(path, reader)
     cube = chosen.open(file, chunks, variable)
     if not isinstance(cube, xr.DataArray):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from math import prod
 
+import numpy as np
 import xarray as xr
 from affine import Affine
+from dask.array.core import normalize_chunks
 
 from ..cubes.orthorectify import Lookup, resample
 from .convention import Data, georeferenced
@@ -59,12 +61,23 @@ def orthorectify(maps: Data, lookup: Lookup | str | os.PathLike[str]) -> Data:
     return georeferenced(resample(maps, table), table.crs, transform, "the lookup")
 
 
+def in_blocks(maps: xr.Dataset, dims: tuple[str, str]) -> xr.Dataset:
+    """The maps with variables over both dimensions of a swath in one grid of dask blocks, lazy ones as they are.
+
+    Blocks of all these variables together have dask's `array.chunk-size`; further dimensions stay whole.
+    """
+    held = [name for name, array in maps.data_vars.items() if set(dims) <= set(array.dims) and array.chunks is None]
+    if not held:
+        return maps
+    shape = tuple(maps.sizes[dim] for dim in dims)
+    pixel = sum(maps[name].nbytes for name in held) // max(prod(shape), 1)
+    lengths = normalize_chunks("auto", shape=shape, dtype=np.dtype(f"V{max(pixel, 1)}"))
+    return maps.assign({name: maps[name].chunk(dict(zip(dims, lengths, strict=True))) for name in held})
+
+
 def _lookup(lookup: Lookup | str | os.PathLike[str]) -> Lookup:
     if isinstance(lookup, Lookup):
         return lookup
     if not isinstance(lookup, str | os.PathLike):
         raise TypeError(f"lookup must be a Lookup or the path of a file with one, not {type(lookup).__name__}")
-    path = Path(lookup)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
-    return read_lookup(path)
+    return read_lookup(lookup)

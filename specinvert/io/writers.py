@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 import xarray as xr
 from dask.array.core import slices_from_chunks
 
+from ..cubes.labels import require_flags
 from .atomic import check_target, put_in_place
 from .blocks import ProgressCallback, Write, block_layout, kept_blocks, side_folder
 from .cf import dress
@@ -61,17 +63,25 @@ def save_maps(
     ------
     ValueError : another suffix, a compression that is no level, no variables, for GeoTIFF a variable that is no 2-D
         map or no number, or maps of a swath, or blocks of other maps to resume from.
-    TypeError : `maps` is not a Dataset.
+    TypeError : `maps` is not a Dataset, `progress` no function, `history` no text.
     FileNotFoundError, PermissionError : the directory is missing or cannot be written to.
 
     Warns
     -----
     UserWarning : names or units that CF cannot hold, and what is written instead (not for GeoTIFF).
+
+    Examples
+    --------
+    >>> maps = xr.Dataset({"lai": (("y", "x"), [[1.0, 2.0], [3.0, 4.0]], {"units": "m2 m-2"})})
+    >>> save_maps(maps, "maps.nc")
+    >>> save_maps(maps, "maps.tif")
+    >>> from specinvert import open_cube
+    >>> open_cube("maps.tif").values[..., 0].tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
     """
     if not isinstance(maps, xr.Dataset):
         raise TypeError(f"maps must be an xarray.Dataset, not {type(maps).__name__}; use array.to_dataset(name=...)")
-    if compression not in range(10):
-        raise ValueError(f"compression={compression!r} is no level of deflate: use 0 (none) to 9 (smallest)")
+    _check_options(resume, progress, compression, history)
     suffix = Path(path).suffix.lower()
     if suffix not in _NETCDF | _ZARR | _GEOTIFF:
         accepted = ", ".join(sorted(_NETCDF | _ZARR | _GEOTIFF))
@@ -103,6 +113,17 @@ def save_maps(
             with open_file(maps, Path(folder) / final.name) as write:
                 _write_lazy(maps, write, leave=set())
             _publish(Path(folder), final.parent, made)
+
+
+def _check_options(resume: object, progress: object, compression: object, history: object) -> None:
+    require_flags(resume=resume)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress={progress!r} must be a function that takes a BlockProgress")
+    level = isinstance(compression, numbers.Integral) and not isinstance(compression, bool)
+    if not level or compression not in range(10):
+        raise ValueError(f"compression={compression!r} is no level of deflate: use 0 (none) to 9 (smallest)")
+    if not isinstance(history, str | None):
+        raise TypeError(f"history={history!r} must be a text, such as the command that made the maps")
 
 
 def _numbers_lazy(maps: xr.Dataset) -> xr.Dataset:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +26,16 @@ class Nuisance(ABC):
     A subclass gives :meth:`draw` and :meth:`perturb`.  ``draw`` does all that is random, and all whose last bits may
     depend on how many spectra there are (matrix products, exponentials); ``perturb`` is plain arithmetic on each
     spectrum.  Then :func:`specinvert.nuisance.apply` gives the same bits in any chunks.
+
+    Examples
+    --------
+    >>> class Stripe(Nuisance):
+    ...     def draw(self, rng, n, bands):
+    ...         return {"level": rng.normal(0.0, 0.01, n)}
+    ...     def perturb(self, spectra, bands, draws):
+    ...         return spectra + draws["level"][:, None]
+    >>> Stripe().apply(np.zeros((2, 3)), None, np.random.default_rng(0)).shape
+    (2, 3)
     """
 
     recorded: ClassVar[Mapping[str, str | None]] = {}
@@ -208,28 +219,48 @@ def plain_bands(wavelength: ArrayLike | None, size: int) -> Bands:
     return describe_bands(xr.DataArray(np.empty(size), dims="band", coords={"wavelength": coordinate}), "band")
 
 
+def require_number(owner: object, name: str, value: object, wanted: str) -> None:
+    """Raise TypeError where a value is no real number."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{type(owner).__name__}: {name} is {value!r}; give {wanted}")
+
+
 def require_at_least_zero(owner: object, **values: float) -> None:
-    """Raise ValueError where a value is negative, NaN or infinite."""
+    """Raise TypeError where a value is no number, ValueError where it is negative, NaN or infinite."""
+    wanted = "a finite number, 0 or more"
     for name, value in values.items():
+        require_number(owner, name, value, wanted)
         if not 0 <= value < np.inf:
-            raise ValueError(f"{type(owner).__name__}: {name} is {value}; give a finite number, 0 or more")
+            raise ValueError(f"{type(owner).__name__}: {name} is {value}; give {wanted}")
 
 
 def require_positive(owner: object, **values: float) -> None:
-    """Raise ValueError where a value is 0, negative, NaN or infinite."""
+    """Raise TypeError where a value is no number, ValueError where it is 0, negative, NaN or infinite."""
+    wanted = "a finite number above 0"
     for name, value in values.items():
+        require_number(owner, name, value, wanted)
         if not 0 < value < np.inf:
-            raise ValueError(f"{type(owner).__name__}: {name} is {value}; give a finite number above 0")
+            raise ValueError(f"{type(owner).__name__}: {name} is {value}; give {wanted}")
 
 
 def require_probability(owner: object, probability: float) -> None:
-    """Raise ValueError where a probability is not within 0 to 1."""
+    """Raise TypeError where a probability is no number, ValueError where it is not within 0 to 1."""
+    wanted = "a number from 0 to 1"
+    require_number(owner, "probability", probability, wanted)
     if not 0 <= probability <= 1:
-        raise ValueError(f"{type(owner).__name__}: probability is {probability}; give a number from 0 to 1")
+        raise ValueError(f"{type(owner).__name__}: probability is {probability}; give {wanted}")
 
 
 def require_range(owner: object, name: str, values: tuple[float, float], high: float = np.inf) -> None:
-    """Raise ValueError where ``values`` are not a finite (low, high) pair, in order, within 0 to ``high``."""
+    """Raise ValueError where ``values`` are not a finite (low, high) pair, in order, within 0 to ``high``.
+
+    TypeError where they are no numbers.
+    """
+    bound = f"from 0 to {high:g}" if np.isfinite(high) else "0 or more"
+    wanted = f"(low, high), in order and {bound}"
+    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str):
+        raise TypeError(f"{type(owner).__name__}: {name} is {values!r}; give {wanted}")
+    for value in values:
+        require_number(owner, name, value, wanted)
     if len(values) != 2 or not 0 <= values[0] <= values[1] <= high or not np.isfinite(values[1]):
-        bound = f"from 0 to {high:g}" if np.isfinite(high) else "0 or more"
-        raise ValueError(f"{type(owner).__name__}: {name} is {values}; give (low, high), in order and {bound}")
+        raise ValueError(f"{type(owner).__name__}: {name} is {values}; give {wanted}")

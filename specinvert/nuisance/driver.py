@@ -22,7 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..cubes.bands import Bands, describe_bands, find_band_dim
-from ..cubes.labels import find_spectra, require_numbers, require_one_band_chunk
+from ..cubes.labels import require_flags, require_numbers, require_one_band_chunk, training_spectra
 from ..gllim.threads import one_blas_thread
 from .base import Chain, Draws, Nuisance
 
@@ -97,8 +97,8 @@ def apply(
     """
     chain = Chain([nuisance] if isinstance(nuisance, Nuisance) else nuisance)
     start = _integer("seed", seed, 0)
-    found = _find(training, spectra, band_dim)
-    array = require_numbers(found, "spectra")
+    require_flags(record=record)
+    array = require_numbers(training_spectra(training, spectra, band_dim), "spectra")
     if array.size == 0:
         raise ValueError(f"the spectra are empty: {dict(array.sizes)}")
     dim = find_band_dim(array, band_dim)
@@ -181,22 +181,14 @@ class NuisanceKernel:
 
 def _integer(name: str, value: int, low: int) -> int:
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = index(value)
     except TypeError:
         raise ValueError(f"{name} is {value!r}; give a whole number, {low} or more") from None
     if number < low:
         raise ValueError(f"{name} is {number}; give {low} or more")
     return number
-
-
-def _find(training: xr.Dataset | xr.DataArray, spectra: str | None, band_dim: str | None) -> xr.DataArray:
-    if isinstance(training, xr.Dataset):
-        return find_spectra(training, spectra, band_dim)
-    if not isinstance(training, xr.DataArray):
-        raise TypeError(f"training must be an xarray Dataset or DataArray, not {type(training).__name__}")
-    if spectra is not None:
-        raise ValueError(f"spectra={spectra!r} names a variable of a Dataset; a DataArray is the spectra: leave it out")
-    return training
 
 
 def _apply_kernel(spectra: xr.Variable, dim: str, kernel: NuisanceKernel) -> list[xr.Variable]:

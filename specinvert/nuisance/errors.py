@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..cubes.bands import Bands
-from .base import Draws, FloatArray, Nuisance, require_at_least_zero, require_positive
+from ..cubes.labels import require_flags
+from .base import Draws, FloatArray, Nuisance, require_at_least_zero, require_number, require_positive
 
 KERNELS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "squared_exponential": lambda d: np.exp(-0.5 * d**2),
@@ -35,6 +36,7 @@ class Noise(Nuisance):
 
     Raises
     ------
+    TypeError : a value is no number.
     ValueError : a value is negative or not finite; later, where there is one a band and the spectra have others.
 
     Examples
@@ -48,7 +50,11 @@ class Noise(Nuisance):
 
     def __init__(self, white: ArrayLike = 0.0, relative: ArrayLike = 0.0) -> None:
         for name, given in (("white", white), ("relative", relative)):
-            values = np.asarray(given, dtype=np.float64)
+            values = np.asarray(given)
+            if values.dtype.kind not in "iuf":
+                shown = " ".join(repr(given).split())[:60]
+                raise TypeError(f"Noise: {name} is {shown}; give one number, or one a band")
+            values = values.astype(np.float64)
             if values.ndim > 1:
                 raise ValueError(f"Noise: {name} has shape {values.shape}; give one number, or one a band")
             wrong = ~(values >= 0) | np.isinf(values)
@@ -90,6 +96,7 @@ class Gain(Nuisance):
 
     Raises
     ------
+    TypeError : a value is no number.
     ValueError : ``std`` is negative or not finite.
 
     Examples
@@ -128,6 +135,7 @@ class Offset(Nuisance):
 
     Raises
     ------
+    TypeError : a value is no number.
     ValueError : ``std`` is negative, or a value is not finite.
 
     Examples
@@ -142,6 +150,7 @@ class Offset(Nuisance):
 
     def __post_init__(self) -> None:
         require_at_least_zero(self, std=self.std)
+        require_number(self, "mean", self.mean, "a finite number")
         if not np.isfinite(self.mean):
             raise ValueError(f"Offset: mean is {self.mean}; give a finite number")
 
@@ -172,6 +181,7 @@ class Discrepancy(Nuisance):
 
     Raises
     ------
+    TypeError : a value is no number.
     ValueError : ``std`` is negative, ``length_scale`` is not above 0, the kernel is unknown; later, where the spectra
         have no wavelengths.
 
@@ -189,7 +199,8 @@ class Discrepancy(Nuisance):
     def __post_init__(self) -> None:
         require_at_least_zero(self, std=self.std)
         require_positive(self, length_scale=self.length_scale)
-        if self.kernel not in KERNELS:
+        require_flags(relative=self.relative)
+        if not isinstance(self.kernel, str) or self.kernel not in KERNELS:
             raise ValueError(f"Discrepancy: kernel is {self.kernel!r}; give one of {', '.join(map(repr, KERNELS))}")
 
     def matched(self, bands: Bands, units: str | None) -> Discrepancy:
@@ -227,6 +238,7 @@ class WavelengthShift(Nuisance):
 
     Raises
     ------
+    TypeError : a value is no number.
     ValueError : ``std`` is negative or not finite; later, where the spectra have no wavelengths.
 
     Examples

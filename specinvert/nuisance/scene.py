@@ -45,6 +45,7 @@ class ThinCloud(Nuisance):
 
     Raises
     ------
+    TypeError : a value is no number.
     ValueError : a value outside its range; later, where the spectra have no wavelengths and ``damping`` is not 0, or
         have other units.
 
@@ -108,6 +109,7 @@ class Haze(Nuisance):
 
     Raises
     ------
+    TypeError : a value is no number.
     ValueError : a value outside its range; later, where the spectra have no wavelengths, or other units.
 
     Examples
@@ -169,7 +171,7 @@ class Background(Nuisance):
 
     Raises
     ------
-    TypeError : ``spectra`` is no DataArray.
+    TypeError : ``spectra`` is no DataArray, or another value no number.
     ValueError : a value outside its range, background spectra that are empty or hold NaN; later, where bands have no
         partner or units differ.
 

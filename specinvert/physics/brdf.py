@@ -60,7 +60,21 @@ def brdf(
     Returns
     -------
     Shape (..., geometry).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is missing or outside its range.
+
+    Examples
+    --------
+    >>> parameters = {"w": 0.5, "theta_bar": 10.0, "b": 0.3, "c": 0.4, "b0": 1.0, "h": 0.1}
+    >>> brdf(parameters, Geometry(30.0, [0.0, 30.0], 0.0)).round(3).tolist()
+    [0.133, 0.229]
     """
+    missing = [name for name in PARAMETERS if name not in parameters]
+    if missing:
+        raise ValueError(f"parameters lack {', '.join(missing)}; give {', '.join(PARAMETERS)}")
     p = {name: np.asarray(parameters[name], dtype=np.float64)[..., np.newaxis] for name in PARAMETERS}
     return hapke_reflectance(
         p["w"],
@@ -137,7 +151,13 @@ def simulate_brdf(
 
 
 def geometry_coordinates(geometry: Geometry) -> dict[str, tuple[str, FloatArray, dict[str, str]]]:
-    """Coordinates of a list of directions along `geometry`, in degrees."""
+    """Coordinates of a list of directions along `geometry`, in degrees.
+
+    Examples
+    --------
+    >>> list(geometry_coordinates(Geometry([30.0, 30.0], [0.0, 30.0], 0.0)))
+    ['incidence', 'emergence', 'azimuth']
+    """
     angles = {
         "incidence": (geometry.incidence, "angle of the incident light from the normal"),
         "emergence": (geometry.emergence, "angle of the observer from the normal"),

@@ -42,7 +42,13 @@ _BLOCK = 4096
 
 
 def default_wavelengths() -> FloatArray:
-    """Return 184 band centres from 950 to 4150 nm, shape (band,)."""
+    """Return 184 band centres from 950 to 4150 nm, shape (band,).
+
+    Examples
+    --------
+    >>> default_wavelengths().shape
+    (184,)
+    """
     return np.linspace(950.0, 4150.0, 184)
 
 

@@ -97,7 +97,13 @@ NUISANCE = "haze"
 
 
 def default_wavelengths() -> FloatArray:
-    """Return the default band centres: 121 of them, 900 to 2500 nm, shape (band,)."""
+    """Return the default band centres: 121 of them, 900 to 2500 nm, shape (band,).
+
+    Examples
+    --------
+    >>> default_wavelengths().shape
+    (121,)
+    """
     return np.linspace(900.0, 2500.0, 121)
 
 
@@ -192,7 +198,7 @@ def simulate_mixtures(
     """
     if n_samples < 1:
         raise ValueError(f"n_samples is {n_samples}; ask for at least 1 spectrum")
-    if not noise >= 0:
+    if not 0 <= noise < np.inf:
         raise ValueError(f"noise is {noise}; it is a standard deviation in reflectance, give 0 or more")
     lam = default_wavelengths() if wavelength is None else _checked_wavelength(wavelength)
     rng = np.random.default_rng(seed)

@@ -39,12 +39,23 @@ def optical_constants(wavelength: ArrayLike, n: ArrayLike, k: ArrayLike, *, unit
     -------
     Dataset with `n` and `k` over `wavelength`, as `refractive_index` and `simulate_polar_ices` take them.
 
+    Raises
+    ------
+    ValueError
+        If the wavelengths are not a list, or n or k has another length.
+
     Examples
     --------
     >>> list(optical_constants([1.0, 2.0], 1.3, [1e-6, 1e-3], units="um").data_vars)
     ['n', 'k']
     """
-    lam, real, imaginary = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (wavelength, n, k)))
+    lam, real, imaginary = (np.asarray(v, dtype=np.float64) for v in (wavelength, n, k))
+    if lam.ndim != 1 or any(v.shape not in ((), lam.shape) for v in (real, imaginary)):
+        raise ValueError(
+            f"wavelength, n and k have shapes {lam.shape}, {real.shape} and {imaginary.shape}; give a list of "
+            "wavelengths, and n and k of the same length or numbers"
+        )
+    real, imaginary = np.broadcast_to(real, lam.shape), np.broadcast_to(imaginary, lam.shape)
     return xr.Dataset(
         {
             "n": ("wavelength", real, {"units": "1", "long_name": "real refractive index"}),
@@ -139,12 +150,20 @@ def fresnel_averages(index: ArrayLike) -> tuple[FloatArray, FloatArray]:
     inside
         S_i, total reflection included.
 
+    Raises
+    ------
+    ValueError
+        If n is not above 0, or k is negative.
+
     Examples
     --------
     >>> [float(s.round(4)) for s in fresnel_averages(1.5)]
     [0.0918, 0.5963]
     """
     m = np.asarray(index, dtype=np.complex128)
+    wrong = (m.real <= 0.0) | (m.imag < 0.0)
+    if wrong.any():
+        raise ValueError(f"refractive index is {m[wrong].flat[0]:g}; n must be above 0 and k at least 0")
     return _diffuse_reflectance(m), _diffuse_reflectance(1.0 / m)
 
 
@@ -174,7 +193,7 @@ def grain_albedo(
     Raises
     ------
     ValueError
-        If a diameter is not above 0, or a coefficient is negative.
+        If n, a diameter or a wavelength is not above 0, or k or a coefficient is negative.
 
     Examples
     --------
@@ -182,14 +201,16 @@ def grain_albedo(
     array([[0.988],
            [0.892]])
     """
-    m = np.asarray(index, dtype=np.complex128)
+    m, lam = np.asarray(index, dtype=np.complex128), np.asarray(wavelength, dtype=np.float64)
     size, s = np.asarray(diameter, dtype=np.float64), np.asarray(internal_scattering, dtype=np.float64)
+    if (lam <= 0.0).any():
+        raise ValueError(f"wavelength is {lam[lam <= 0].flat[0]:g} nm; it must be above 0")
     if (size <= 0.0).any():
         raise ValueError(f"grain diameter is {size[size <= 0].flat[0]:g} um; it must be above 0")
     if (s < 0.0).any():
         raise ValueError(f"internal_scattering is {s[s < 0].flat[0]:g} per um; it must be at least 0")
     outside, inside = fresnel_averages(m)
-    absorption = 4.0 * np.pi * m.imag / (np.asarray(wavelength, dtype=np.float64) / 1000.0)
+    absorption = 4.0 * np.pi * m.imag / (lam / 1000.0)
     n = np.maximum(m.real, 1.0)
     path = 2.0 / 3.0 * (n**2 - (n**2 - 1.0) ** 1.5 / n) * size
     if (s > 0.0).any():
@@ -200,7 +221,8 @@ def grain_albedo(
         crossing = (back + decay) / (1.0 + back * decay)
     else:
         crossing = np.exp(-absorption * path)
-    return np.asarray(outside + (1.0 - outside) * (1.0 - inside) * crossing / (1.0 - inside * crossing))
+    albedo = outside + (1.0 - outside) * (1.0 - inside) * crossing / (1.0 - inside * crossing)
+    return np.minimum(albedo, 1.0)  # rounding adds to the one of grains that do not absorb
 
 
 def intimate_mixture(
@@ -214,11 +236,11 @@ def intimate_mixture(
     Parameters
     ----------
     albedo
-        Single-scattering albedo of each constituent, shapes that broadcast.
+        Single-scattering albedo of each constituent, 0 to 1, shapes that broadcast.
     volume
         Share of the grain volume of each; they sum to 1.
     diameter
-        Grain diameter of each, in one unit.
+        Grain diameter of each, in one unit, above 0.
 
     Returns
     -------
@@ -227,7 +249,8 @@ def intimate_mixture(
     Raises
     ------
     ValueError
-        If there is not one of each, a share is negative, or the shares do not sum to 1.
+        If there is not one of each, an albedo is outside 0 to 1, a share is negative, a diameter is not above 0, or the
+        shares do not sum to 1.
 
     Examples
     --------
@@ -235,8 +258,16 @@ def intimate_mixture(
     0.8
     """
     shares = _shares(volume, len(albedo), len(diameter))
-    weights = [v / np.asarray(d, dtype=np.float64) for v, d in zip(shares, diameter, strict=True)]
-    return np.asarray(_weighted(weights, albedo) / sum(weights))
+    sizes, albedos = ([np.asarray(v, dtype=np.float64) for v in given] for given in (diameter, albedo))
+    for size in sizes:
+        if (size <= 0.0).any():
+            raise ValueError(f"grain diameter is {size[size <= 0].flat[0]:g}; it must be above 0")
+    for w in albedos:
+        outside = (w < 0.0) | (w > 1.0)
+        if outside.any():
+            raise ValueError(f"albedo is {float(w[outside].flat[0])!r}; a single-scattering albedo is within 0 to 1")
+    weights = [v / size for v, size in zip(shares, sizes, strict=True)]
+    return np.minimum(_weighted(weights, albedos) / sum(weights), 1.0)
 
 
 def areal_mixture(reflectance: Sequence[ArrayLike], area: Sequence[ArrayLike]) -> FloatArray:
@@ -271,9 +302,9 @@ def _shares(given: Sequence[ArrayLike], *counts: int) -> list[FloatArray]:
     shares = [np.asarray(share, dtype=np.float64) for share in given]
     if not shares or any(count != len(shares) for count in counts):
         raise ValueError(f"{len(shares)} shares for {' and '.join(map(str, counts))} constituents; give one for each")
-    negative = [float(share.min()) for share in shares if share.size and share.min() < 0.0]
-    if negative:
-        raise ValueError(f"a share is {negative[0]:g}; shares are at least 0")
+    for share in shares:
+        if (share < 0.0).any():
+            raise ValueError(f"a share is {share[share < 0].flat[0]:g}; shares are at least 0")
     total = np.asarray(sum(shares[1:], shares[0]))
     wrong = np.abs(total - 1.0) > 1e-6
     if wrong.any():
@@ -294,8 +325,9 @@ def _diffuse_reflectance(m: ComplexArray) -> FloatArray:
     for low, high in ((0.0, corner), (corner, 1.0)):
         u = low + (high - low) * smooth
         cosine, inner = np.sqrt(1.0 - u), np.sqrt(m**2 - u)
-        across = (cosine - inner) / (cosine + inner)
-        along = (m**2 * cosine - inner) / (m**2 * cosine + inner)
-        part = 0.5 * (np.abs(across) ** 2 + np.abs(along) ** 2)
+        with np.errstate(invalid="ignore"):  # 0 / 0 in an empty part where m is 1
+            across = (cosine - inner) / (cosine + inner)
+            along = (m**2 * cosine - inner) / (m**2 * cosine + inner)
+        part = np.where(low == high, 0.0, 0.5 * (np.abs(across) ** 2 + np.abs(along) ** 2))
         total = total + ((high - low) * part * weight).sum(axis=-1)
     return np.asarray(total)

@@ -79,6 +79,16 @@ LEAF_PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
 )
 """Those of the leaf alone: PROSPECT's parameters and the priors `simulate_prospect` draws from."""
 
+_LIMITS = {
+    "leaf_structure": (1.0, np.inf),
+    "leaf_angle": (0.0, 90.0),
+    "soil_brightness": (0.0, 2.0),
+    "soil_dryness": (0.0, 1.0),
+    "sun_zenith": (0.0, 89.0),
+    "view_zenith": (0.0, 89.0),
+}
+"""Smallest and largest value that the model takes; of the others, 0 and infinity."""
+
 
 def simulate_prosail(
     n_samples: int,
@@ -114,7 +124,14 @@ def simulate_prosail(
     ImportError
         If `prosail` is not installed.
     ValueError
-        If an argument is out of range, a name is unknown, or a band lies by more than 10 % outside 400 to 2500 nm.
+        If an argument or a prior is out of range, a name is unknown, a band lies by more than 10 % outside 400 to 2500
+        nm, or the model has no finite value.
+
+    Examples
+    --------
+    >>> canopies = simulate_prosail(3, priors={"lai": (0.5, 5.0)}, sensor=([665.0, 865.0], 20.0))
+    >>> canopies["reflectance"].shape, canopies["lai"].attrs["units"]
+    ((3, 2), '1')
     """
     if n_samples < 1:
         raise ValueError(f"n_samples is {n_samples}; ask for at least 1 canopy")
@@ -171,7 +188,14 @@ def simulate_prospect(
     ImportError
         If `prosail` is not installed.
     ValueError
-        If an argument is out of range, a name is unknown, or a band lies by more than 10 % outside 400 to 2500 nm.
+        If an argument or a prior is out of range, a name is unknown, a band lies by more than 10 % outside 400 to 2500
+        nm, or the model has no finite value.
+
+    Examples
+    --------
+    >>> leaves = simulate_prospect(3, sensor=([665.0, 865.0], 20.0))
+    >>> bool((leaves["reflectance"] + leaves["transmittance"] < 1.0).all())
+    True
     """
     if n_samples < 1:
         raise ValueError(f"n_samples is {n_samples}; ask for at least 1 leaf")
@@ -200,6 +224,14 @@ def _labelled(
     target: Sensor | None,
     model: str,
 ) -> xr.Dataset:
+    for side, (array, _) in spectra.items():
+        bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+        if bad.size:
+            zero = ", ".join(name for name, value in values.items() if value[bad[0]] == 0.0) or "nothing"
+            raise ValueError(
+                f"prosail gives no finite {side} for {bad.size} of {len(array)} draws, the first with zero {zero}: it "
+                "has none where leaves absorb nothing; give leaf_water or dry_matter a prior above 0"
+            )
     dim = "wavelength" if target is None else target.dim
     return xr.Dataset(
         {
@@ -242,15 +274,42 @@ def _draw(
     values = {name: p.from_unit(u) for (name, p), u in zip(chosen.items(), unit, strict=True)}
     free = MappingProxyType({name: value for name, value in values.items() if name not in followers})
     for name, follow in followers.items():
-        values[name] = np.broadcast_to(np.asarray(follow(free), dtype=np.float64), (n,)).copy()
+        values[name] = _followed(name, follow, free, n)
+    for name, value in values.items():
+        low, high = _LIMITS.get(name, (0.0, np.inf))
+        outside = ~((value >= low) & (value <= high) & np.isfinite(value))
+        if outside.any():
+            raise ValueError(
+                f"{name} is {value[outside][0]:g} in {outside.sum()} of {n} draws; give a prior "
+                f"within {low:g} to {high:g}"
+            )
     return values
 
 
+def _followed(
+    name: str, follow: Callable[[Mapping[str, FloatArray]], FloatArray], free: Mapping[str, FloatArray], n: int
+) -> FloatArray:
+    """What a function makes of the drawn values, (n,)."""
+    try:
+        found = np.asarray(follow(free), dtype=np.float64)
+    except KeyError as error:
+        raise ValueError(
+            f"the prior of {name} asks for {error.args[0]!r}; functions are given {', '.join(free)}"
+        ) from error
+    if found.shape not in ((), (n,)):
+        raise ValueError(f"the prior of {name} gives shape {found.shape} for {n} draws; give one value a draw")
+    return np.broadcast_to(found, (n,)).copy()
+
+
 def _with_prior(name: str, parameter: CanopyParameter, prior: tuple[float, ...]) -> CanopyParameter:
-    if len(prior) not in (2, 4) or not 0.0 <= prior[0] <= prior[1] < np.inf:
+    try:
+        numbers = np.array(prior, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.shape not in ((2,), (4,)) or not np.isfinite(numbers).all() or not 0.0 <= numbers[0] <= numbers[1]:
         raise ValueError(f"prior of {name} is {prior}; give (low, high) or (low, high, mean, std), 0 <= low <= high")
-    low, high, *normal = prior
+    low, high, *normal = map(float, numbers)
     if normal and not normal[1] > 0.0:
         raise ValueError(f"prior of {name} has std {normal[1]:g}; it must be above 0")
-    mean, std = normal or (None, None)
+    mean, std = normal if normal and low < high else (None, None)
     return replace(parameter, low=low, high=high, mean=mean, std=std)

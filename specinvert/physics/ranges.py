@@ -30,12 +30,16 @@ def with_ranges(
     Raises
     ------
     ValueError
-        If a name is unknown, or a range is outside the limits or upside down.
+        If a name is unknown, or a range is not two numbers, outside the limits or upside down.
     """
     chosen = dict(parameters)
-    for name, (low, high) in (ranges or {}).items():
+    for name, given in (ranges or {}).items():
         if name not in parameters:
             raise ValueError(f"ranges names {name!r}; choose from {', '.join(parameters)}")
+        try:
+            low, high = map(float, given)
+        except (TypeError, ValueError):
+            raise ValueError(f"range of {name} is {given!r}; give two numbers (low, high)") from None
         least, most = limits[name]
         if not least <= low <= high <= most:
             raise ValueError(f"range of {name} is {low:g} to {high:g}; give low <= high within {least:g} to {most:g}")

@@ -50,6 +50,12 @@ def roughen(geometry: Geometry, mean_slope: ArrayLike) -> Roughness:
     ------
     ValueError
         If a slope is outside 0 to below 90.
+
+    Examples
+    --------
+    >>> rough = roughen(Geometry(60.0, 30.0, 90.0), 20.0)
+    >>> float(rough.shadowing.round(3))
+    0.852
     """
     slope = np.asarray(mean_slope, dtype=np.float64)
     outside = (slope < 0.0) | (slope >= 90.0)
@@ -84,4 +90,4 @@ def _hidden(angle: FloatArray, tan_slope: FloatArray) -> tuple[FloatArray, Float
     """E1 = exp(-2 x / pi) and E2 = exp(-x^2 / pi), x = cot(slope) cot(angle); both 0 where x is infinite."""
     with np.errstate(divide="ignore", over="ignore"):
         x = 1.0 / (tan_slope * np.tan(angle))
-    return np.exp(-2.0 / np.pi * x), np.exp(-(x**2) / np.pi)
+        return np.exp(-2.0 / np.pi * x), np.exp(-(x**2) / np.pi)

@@ -99,7 +99,7 @@ def make_scene(
     """
     if len(shape) != 2 or min(shape) < MINIMUM_SIDE:
         raise ValueError(f"shape is {tuple(shape)}; give rows and columns, each at least {MINIMUM_SIDE} pixels")
-    if not noise >= 0:
+    if not 0 <= noise < np.inf:
         raise ValueError(f"noise is {noise}; it is a standard deviation in reflectance, give 0 or more")
     lam = default_wavelengths() if wavelength is None else np.asarray(wavelength, dtype=np.float64)
     canvas = _blank_canvas(shape, np.random.default_rng(seed))

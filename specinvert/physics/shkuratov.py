@@ -148,24 +148,32 @@ def shkuratov_reflectance(
     slope
         nu, the roughness of the disk function.
     mu1, mu2, m
-        Slopes of two exponentials of the phase angle, 1/rad, and the weight of the second.
+        Slopes of two exponentials of the phase angle, 1/rad, and the weight of the second, at least 0.
 
     Returns
     -------
     Reflectance factor r pi / mu0, of the broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        If an albedo or a weight is negative.
 
     Examples
     --------
     >>> float(shkuratov_reflectance(0.3, Geometry(0.0, 0.0), slope=0.1, mu1=1.0))
     0.3
     """
+    bright, m = np.asarray(albedo, dtype=np.float64), np.asarray(m, dtype=np.float64)
+    for name, value in (("albedo", bright), ("m", m)):
+        if (value < 0.0).any():
+            raise ValueError(f"{name} is {value[value < 0].flat[0]:g}; it must be at least 0")
     g = np.radians(geometry.phase_angle)
     longitude, cos_latitude = _photometric(geometry)
-    m = np.asarray(m, dtype=np.float64)
     surge = (np.exp(-np.asarray(mu1) * g) + m * np.exp(-np.asarray(mu2) * g)) / (1.0 + m)
     disk = np.cos(g / 2.0) * np.cos(np.pi / (np.pi - g) * (longitude - g / 2.0)) / np.cos(longitude)
     disk = disk * cos_latitude ** (np.asarray(slope) * g * (np.pi - g))
-    return np.asarray(np.asarray(albedo) * surge * disk / geometry.mu0)
+    return np.asarray(bright * surge * disk / geometry.mu0)
 
 
 def _photometric(geometry: Geometry) -> tuple[FloatArray, FloatArray]:

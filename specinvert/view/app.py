@@ -12,7 +12,7 @@ from specinvert.inverter import GLLiMInverter, load_inverter
 from specinvert.io.open import open_cube
 
 from .given import Given
-from .maps import open_maps
+from .maps import MapSource, open_maps
 from .page import Page
 from .pixel import PixelReader
 
@@ -22,7 +22,8 @@ class Viewer:
 
     Parameters
     ----------
-    maps : path of a netCDF file, Zarr store, GeoTIFF or table, or a Dataset. Files are read as far as they are shown.
+    maps : path of a netCDF file, Zarr store, GeoTIFF or table, a Dataset, or a MapSource. Files are read as far as
+        they are shown.
     cube : path of a file that :func:`specinvert.open_cube` opens, or spectra with labels; None for none.
     model : path of a model, or a fitted GLLiMInverter; None for none.
     given : noise, known parameters and other options for the spectrum that is clicked; None for none.
@@ -36,7 +37,7 @@ class Viewer:
 
     def __init__(
         self,
-        maps: str | os.PathLike[str] | xr.Dataset,
+        maps: str | os.PathLike[str] | xr.Dataset | MapSource,
         cube: str | os.PathLike[str] | xr.DataArray | xr.Dataset | None = None,
         model: str | os.PathLike[str] | GLLiMInverter | None = None,
         given: Given | None = None,

@@ -11,10 +11,11 @@ from bokeh.models import ColorBar, ColumnDataSource, DataRange1d, HoverTool, Lin
 from bokeh.plotting import figure
 
 from specinvert.diagnostics.map_plots import MOST_ODD
+from specinvert.diagnostics.wording import legible
 
 from .axes import Window, aspect_of
 from .maps import MapSource
-from .panels import FLAG_TITLE, TOOLS, Panels
+from .panels import TOOLS, Panels
 from .parts import canvas, text, title
 from .picture import Picture
 
@@ -37,7 +38,6 @@ class MapPanels(Panels):
         self.value = self._map("value", self.value_colours, HEIGHT)
         self.std = self._map("std", self.std_colours, HEIGHT)
         self.flags = self._map("shown", self.flag_colours, HEIGHT - BAR)
-        self.flags.title.text = FLAG_TITLE
         for made, mapper in ((self.value, self.value_colours), (self.std, self.std_colours)):
             made.add_layout(ColorBar(color_mapper=mapper, height=12, padding=6), "below")
         self.painted = ColumnDataSource()
@@ -102,7 +102,8 @@ class MapPanels(Panels):
 
     def _places(self) -> list[tuple[str, str]]:
         across, down = self.horizontal.digits, self.vertical.digits
-        rows = [("place", f"$x{{%.{across}f}}, $y{{%.{down}f}}")]
+        named = f"{self.horizontal.dim}, {self.vertical.dim}"
+        rows = [("place" if self.vertical.placed else legible(named), f"$x{{%.{across}f}}, $y{{%.{down}f}}")]
         if self.maps.geolocation:
             rows.append(("lat, lon", "@lat{0.00000}, @lon{0.00000}"))
         return rows

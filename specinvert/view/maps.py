@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from specinvert.cubes.labels import listed
+from specinvert.diagnostics.entries import entry_text, pixel_dims
 from specinvert.diagnostics.flags import FLAG_VARIABLE, Flag, read_flags
 from specinvert.diagnostics.layout import units_of
 from specinvert.diagnostics.maps_file import is_tiff, open_geotiff_maps
@@ -25,20 +26,32 @@ TILE_BYTES = 16_000_000
 """Read at once, where the chunks of the file allow it."""
 MOST_SLICES = 40
 """Entries of dimensions beside the pixels that the list of maps offers one by one."""
-_SPATIAL = (("y", "x"), ("lat", "lon"), ("latitude", "longitude"))
-_HORIZONTAL = ("x", "lon", "longitude")
 _GEOLOCATION = ("lat", "lon")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A map to show: a variable at an entry of its dimensions beside the pixels."""
+    """A map to show: a variable at an entry of its dimensions beside the pixels, which ``entry`` tells in words."""
 
     name: str
     selection: Mapping[Hashable, int] = field(default_factory=dict)
-    title: str = ""
+    entry: str = ""
     units: str = ""
     long_name: str = ""
+
+    @property
+    def what(self) -> str:
+        """The name to read."""
+        return self.name.replace("_", " ")
+
+    @property
+    def title(self) -> str:
+        """Name and entry."""
+        return f"{self.what}, {self.entry}" if self.entry else self.what
+
+    def at_entry_of(self, other: Layer) -> bool:
+        """Whether it is of the entry that another map is of; where that has none, of the first."""
+        return all(other.selection.get(dim, 0) == index for dim, index in self.selection.items())
 
 
 class MapSource:
@@ -59,7 +72,7 @@ class MapSource:
         numbers = {key: array for key, array in dataset.data_vars.items() if array.ndim and array.dtype.kind in "iuf"}
         if not numbers:
             raise ValueError(f"{name}: no maps in it, its variables are {listed(dataset.data_vars)}")
-        self.dims = _pixel_dims(numbers)
+        self.dims = pixel_dims(numbers)
         if not all(dataset.sizes[dim] for dim in self.dims):
             raise ValueError(f"{name}: the maps are empty, their sizes are {dict(dataset.sizes)}")
         self.axes: tuple[PixelAxis, ...] = map_axes(dataset, self.dims)
@@ -68,6 +81,11 @@ class MapSource:
         self.omitted: list[str] = []
         listing = sorted(numbers, key=lambda key: any(str(key).startswith(f"{other}_") for other in numbers))
         self.layers = [layer for key in listing for layer in self._layers(str(key), numbers[key])]
+        if not self.layers and self.omitted:
+            raise ValueError(
+                f"{name}: more than {MOST_SLICES} entries to list, {'; '.join(self.omitted)}: choose one, with "
+                "--select or .isel"
+            )
         if not self.layers:
             raise ValueError(f"{name}: no maps over {self.dims} in it, its variables are {listed(dataset.data_vars)}")
         self.geolocation = [
@@ -85,13 +103,12 @@ class MapSource:
         made = []
         for entries in product(*(range(size) for size in beside.values())):
             selection = dict(zip(beside, entries, strict=True))
-            where = [f"{dim} {self._entry(dim, entry)}" for dim, entry in selection.items()]
-            title = ", ".join([name.replace("_", " "), *where])
-            made.append(Layer(name, selection, title, units_of(array.attrs), str(array.attrs.get("long_name", ""))))
+            where = ", ".join(f"{dim} {self._entry(dim, entry)}" for dim, entry in selection.items())
+            made.append(Layer(name, selection, where, units_of(array.attrs), str(array.attrs.get("long_name", ""))))
         return made
 
     def _entry(self, dim: Hashable, index: int) -> str:
-        return str(self.dataset[dim].values[index]) if dim in self.dataset.indexes else str(index)
+        return entry_text(self.dataset[dim].values[index]) if dim in self.dataset.indexes else str(index)
 
     def std_of(self, layer: Layer) -> xr.DataArray | None:
         """The standard deviations that belong to a map."""
@@ -126,31 +143,28 @@ class MapSource:
         return out
 
 
-def open_maps(maps: str | os.PathLike[str] | xr.Dataset) -> MapSource:
-    """Maps of a netCDF file, Zarr store or GeoTIFF, unread, of a table, or of a Dataset.
+def open_maps(maps: str | os.PathLike[str] | xr.Dataset | MapSource, name: str = "maps") -> MapSource:
+    """Maps of a netCDF file, Zarr store or GeoTIFF, unread, of a table, or of a Dataset called ``name``.
 
     Raises
     ------
     FileNotFoundError : no such file. PermissionError : it may not be read.
-    ValueError : it is damaged or of another kind, or holds no maps.
+    ValueError : it is damaged or of another kind, or holds no maps, or too many entries of a dimension to list.
     """
+    if isinstance(maps, MapSource):
+        return maps
     if isinstance(maps, xr.Dataset):
-        return MapSource(maps, "maps")
-    path = Path(maps)
-    if is_tiff(path):
-        return MapSource(open_geotiff_maps(path), path.name)
-    maps = open_dataset(path) if path.suffix.lower() in SUFFIXES else open_group(path)
-    return MapSource(maps[sorted(maps.data_vars, key=str)] if path.is_dir() else maps, path.name)
+        return MapSource(maps, name)
+    return MapSource(open_unread(maps), Path(maps).name)
 
 
-def _pixel_dims(numbers: Mapping[Hashable, xr.DataArray]) -> tuple[str, ...]:
-    """The vertical and the horizontal dimension, or the only one of a table."""
-    for pair in _SPATIAL:
-        if any(set(pair) <= set(array.dims) for array in numbers.values()):
-            return pair
-    base = numbers.get(FLAG_VARIABLE, min(numbers.values(), key=lambda array: array.ndim))
-    dims = tuple(str(dim) for dim in base.dims[-2:])
-    return dims[::-1] if dims[0] in _HORIZONTAL else dims
+def open_unread(path: str | os.PathLike[str]) -> xr.Dataset:
+    """The Dataset of a file of maps, unread but for tables; raises as :func:`open_maps` on files."""
+    file = Path(path)
+    if is_tiff(file):
+        return open_geotiff_maps(file)
+    maps = open_dataset(file) if file.suffix.lower() in SUFFIXES else open_group(file)
+    return maps[sorted(maps.data_vars, key=str)] if file.is_dir() else maps
 
 
 def tile_lengths(windows: Sequence[Window], chunks: Sequence[int], itemsize: int) -> list[int]:

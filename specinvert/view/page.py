@@ -97,6 +97,7 @@ class Page:
 
     def show(self, layer: Layer) -> None:
         """Show another map, over the same pixels as before."""
+        entry_stays = layer.at_entry_of(self.layer) and self.layer.at_entry_of(layer)
         self.layer = layer
         whole = [axis.whole for axis in self.source.axes]
         seen, self.seen = self.seen or whole, whole
@@ -111,8 +112,10 @@ class Page:
         self._look(seen)
         self._switch()
         self._tell()
-        if self.pixel is not None:
+        if self.pixel is not None and entry_stays:
             self._mark(self.pixel)
+        elif self.pixel is not None:
+            self.select(self.pixel.place)
 
     def _share(self, found: dict[str, np.ndarray]) -> None:
         """Write beside each flag the share of pixels that have it."""
@@ -147,7 +150,7 @@ class Page:
         if self.panels.remark:
             lines.append(self.panels.remark)
         if self.source.omitted:
-            lines.append(f"Not in the list: {'; '.join(self.source.omitted)}.")
+            lines.append(f"Not in the list: {'; '.join(self.source.omitted)}; --select shows an entry of them.")
         self.status.text = element("p", " ".join(lines), class_="note")
 
     def _reset_limits(self) -> None:

@@ -78,9 +78,10 @@ class Panels(ABC):
 
     def label(self, layer: Layer) -> None:
         """Titles of the figures."""
-        units = f" ({layer.units})" if layer.units else ""
-        self.value.title.text = title(f"{layer.title}{units}")
-        self.std.title.text = title(f"standard deviation{units}")
+        units, entry = f" ({layer.units})" if layer.units else "", [layer.entry] if layer.entry else []
+        self.value.title.text = title(f"{layer.what}{units}", *entry)
+        self.std.title.text = title(f"standard deviation{units}", *entry)
+        self.flags.title.text = title(FLAG_TITLE, *entry)
 
     def show(self, found: dict[str, np.ndarray], windows: Sequence[Window], active: Sequence[int]) -> None:
         """Draw pixels that were read over the windows, and of their flags those that are active."""

@@ -15,13 +15,15 @@ BLANK = "#d1d1d1"
 
 _WRAP = ":host { flex-wrap: wrap; }"
 _PROSE = """
+.bk-clearfix { display: block !important; }
 :host { overflow-x: auto; max-width: 100%; font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; }
 h1 { font-size: 19px; margin: 0; } h2 { font-size: 16px; margin: 8px 0 2px; } p { margin: 2px 0; }
 .note { color: #595959; } .warn { color: #8a3800; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; margin: 4px 0; }
 caption { text-align: left; color: #595959; padding: 2px 0; }
-th, td { padding: 2px 12px 2px 0; text-align: right; white-space: nowrap; border-bottom: 1px solid #e3e3e3; }
-th { font-weight: 600; } tbody th, thead th:first-child { text-align: left; font-weight: 400; }
+th, td { padding: 2px 10px 2px 0; text-align: right; white-space: nowrap; border-bottom: 1px solid #e3e3e3; }
+th { font-weight: 600; white-space: normal; } tbody th { min-width: 8em; overflow-wrap: anywhere; }
+tbody th, thead th:first-child { text-align: left; font-weight: 400; }
 td.words, th.words { text-align: left; }
 dl { margin: 4px 0; display: grid; grid-template-columns: max-content 1fr; gap: 1px 12px; }
 dt { color: #595959; } dd { margin: 0; overflow-wrap: anywhere; }

@@ -14,6 +14,7 @@ from specinvert.cubes.bands import describe_bands, find_band_dim
 from specinvert.cubes.labels import find_spectra
 from specinvert.cubes.request import Request, read_request
 from specinvert.diagnostics.band_axis import BandAxis
+from specinvert.diagnostics.entries import entry_text
 from specinvert.diagnostics.layout import units_of
 from specinvert.diagnostics.marginals import Marginal, intervals, marginals, needed_outputs
 from specinvert.diagnostics.metrics import paired
@@ -40,11 +41,15 @@ _SAME = 1e-2
 
 @dataclass(frozen=True)
 class Stored:
-    """A value of the maps, with its standard deviation where they hold one."""
+    """A value of the maps, with its standard deviation where they hold one.
+
+    ``current`` where it is of the entry of further dimensions, such as time, that the pixel is read at.
+    """
 
     layer: Layer
     value: float
     std: float | None
+    current: bool = True
 
 
 @dataclass(frozen=True)
@@ -168,21 +173,29 @@ class PixelReader:
     def read(self, place: Mapping[str, int], layer: Layer) -> Pixel:
         """The pixel at an index by dimension, at the entry of other dimensions that ``layer`` selects."""
         at, remarks = dict(place), list(self.remarks)
+        index: dict[Hashable, int] = dict(layer.selection)
+        index.update(at.items())
         spectrum, inversion = None, None
         if self.spectra is not None:
-            beside = {d: layer.selection.get(d, 0) for d in self.spectra.dims if d not in (*at, self.band_dim)}
-            where: dict[Hashable, int] = dict(beside)
-            where.update(at.items())
+            where = {dim: index.get(dim, 0) for dim in self.spectra.dims if dim != self.band_dim}
             cube = self.spectra.isel(where).compute()
             if self.inverter is None:
                 spectrum = Spectrum(self.axis, np.asarray(cube.values, dtype=np.float64))
             else:
                 spectrum, inversion, said = self._invert(cube, self.given.at(where))
                 remarks += said
-        stored = [self._stored(other, at) for other in self.source.layers]
+        stored = [self._stored(other, at, layer) for other in self.source.layers]
         if inversion is not None and not all(map(self._agrees, repeat(inversion), stored)):
             remarks.append(OTHER_VALUES)
-        return Pixel(at, self._coordinates(at), stored, self._flags(at, layer), spectrum, inversion, remarks)
+        return Pixel(
+            at,
+            self._coordinates(index),
+            stored,
+            self._flags(at, layer),
+            spectrum,
+            inversion,
+            remarks,
+        )
 
     def _invert(self, cube: xr.DataArray, given: Given) -> tuple[Spectrum, Inversion | None, list[str]]:
         assert self.inverter is not None
@@ -210,28 +223,29 @@ class PixelReader:
     def _agrees(self, inversion: Inversion, stored: Stored) -> bool:
         """Whether a value of the maps is the posterior mean of its parameter, as near as float32 holds it."""
         name = stored.layer.name
-        if self.inverter is None or stored.layer.selection or name not in self.inverter.model_.names:
+        if self.inverter is None or not stored.current or name not in self.inverter.model_.names:
             return True
         mean, std = float(inversion.found[name]), float(inversion.found[f"{name}_std"])
         return bool(abs(stored.value - mean) <= _SAME * std + 1e-5 * abs(mean))
 
-    def _coordinates(self, place: Mapping[str, int]) -> list[tuple[str, str]]:
+    def _coordinates(self, place: Mapping[Hashable, int]) -> list[tuple[str, str]]:
         maps = self.source.dataset
         shown: list[tuple[str, str]] = []
         for name in dict.fromkeys([*self.source.dims, *self.source.geolocation, *maps.coords]):
             if name not in maps.variables or not maps[name].dims or not set(maps[name].dims) <= set(place):
                 continue
-            array = maps[name].isel({dim: place[str(dim)] for dim in maps[name].dims})
+            array = maps[name].isel({dim: place[dim] for dim in maps[name].dims})
             units = units_of(array.attrs)
-            value = array.values.item() if array.dtype.kind in "iuf" else array.values
-            text = f"{value:.8g}" if isinstance(value, float) else str(value)
+            value = array.values[()]
+            text = f"{float(value):.8g}" if array.dtype.kind == "f" else entry_text(value)
             shown.append((str(name), f"{text} {units}".strip()))
         return shown
 
-    def _stored(self, layer: Layer, place: Mapping[str, int]) -> Stored:
+    def _stored(self, layer: Layer, place: Mapping[str, int], shown: Layer) -> Stored:
         std = self.source.std_of(layer)
         value = _at(self.source.dataset[layer.name], place, layer.selection)
-        return Stored(layer, value, None if std is None else _at(std, place, layer.selection))
+        deviation = None if std is None else _at(std, place, layer.selection)
+        return Stored(layer, value, deviation, layer.at_entry_of(shown))
 
     def _flags(self, place: Mapping[str, int], layer: Layer) -> list[str] | None:
         if self.source.flag_variable is None:

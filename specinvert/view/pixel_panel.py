@@ -152,7 +152,7 @@ def _head(pixel: Pixel) -> Safe:
 def _estimates(reader: PixelReader, inversion: Inversion, stored: list[Stored]) -> Safe:
     assert reader.inverter is not None
     model = reader.inverter.model_
-    held = {entry.layer.name: entry.value for entry in stored if not entry.layer.selection}
+    held = {entry.layer.name: entry.value for entry in stored if entry.current}
     rows = []
     for i, (name, marginal) in enumerate(zip(model.names, inversion.marginals, strict=True)):
         units, std = units_of(model.attrs[name]), float(inversion.found[f"{name}_std"])
@@ -161,7 +161,7 @@ def _estimates(reader: PixelReader, inversion: Inversion, stored: list[Stored]) 
                 f"{name.replace('_', ' ')}{f' ({units})' if units else ''}",
                 f"{marginal.mean:.5g}",
                 f"{std:.3g}" if std else "known",
-                f"{marginal.lower:.5g} to {marginal.upper:.5g}" if std else "",
+                f"{marginal.lower:.4g} to {marginal.upper:.4g}" if std else "",
                 f"{held[name]:.5g}" if name in held else "",
                 f"{model.low[i]:.4g} to {model.high[i]:.4g}",
             )

@@ -22,12 +22,14 @@ from .given import Given
 if TYPE_CHECKING:
     from specinvert.inverter import GLLiMInverter
 
+    from .maps import MapSource
+
 LOOPBACK = "127.0.0.1"
 _OPTIONS = {"band_dim", "tolerance", "min_valid_bands", "noise_includes_training"}
 
 
 def serve(
-    maps: str | os.PathLike[str] | xr.Dataset,
+    maps: str | os.PathLike[str] | xr.Dataset | MapSource,
     cube: str | os.PathLike[str] | xr.DataArray | xr.Dataset | None = None,
     model: str | os.PathLike[str] | GLLiMInverter | None = None,
     *,

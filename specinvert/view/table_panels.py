@@ -12,7 +12,7 @@ from bokeh.plotting import figure
 
 from .axes import Window
 from .maps import MapSource
-from .panels import FLAG_TITLE, TOOLS, Panels
+from .panels import TOOLS, Panels
 from .parts import canvas, text
 
 HEIGHT = 340
@@ -30,7 +30,6 @@ class TablePanels(Panels):
         self.value = self._figure("value", _DOT, self.y_range)
         self.std = self._figure("std", _DOT, DataRange1d())
         self.flags = self._figure("value", {"field": "shown", "transform": self.flag_colours}, self.y_range)
-        self.flags.title.text = FLAG_TITLE
 
     def _figure(self, column: str, colour: Any, y_range: DataRange1d) -> figure:
         made = canvas(HEIGHT, TOOLS, active_scroll="wheel_zoom", x_range=self.x_range, y_range=y_range)

@@ -21,7 +21,10 @@ from ..chunks import Chunks
 Matches = Callable[[Path, bytes], bool]
 Open = Callable[[Path, Chunks, str | None], xr.DataArray]
 
-BUILT_IN = ("sentinel2", "enmap", "crism", "emit", "pace", "prisma", "matlab", "csv", "netcdf", "raster")
+BUILT_IN = (
+    *("sentinel2", "enmap", "spectral_library", "crism", "emit", "pace", "prisma"),
+    *("matlab", "csv", "netcdf", "raster"),
+)
 _MODULES = {"netcdf": "..netcdf", "raster": "..raster"}
 
 

@@ -7,6 +7,7 @@ lookup table that resamples the swath to a map, which :func:`specinvert.orthorec
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,25 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     return _with_location(cube, path)
 
 
-def read_lookup(path: Path) -> Lookup:
-    """Read the table that says which pixel of the swath each pixel of the map takes.
+def read_lookup(path: str | os.PathLike[str]) -> Lookup:
+    """Read the table that says which pixel of the swath each pixel of the map takes, from an EMIT product.
 
     Raises
     ------
+    FileNotFoundError, PermissionError : the file is missing or may not be read.
     ValueError : the file is damaged, or has no lookup table, geotransform or CRS.
+
+    Examples
+    --------
+    >>> transform, table = (10.0, 0.5, 0.0, 50.0, 0.0, -0.5), (("ortho_y", "ortho_x"), [[1, 2, 0]])
+    >>> xr.Dataset(attrs={"geotransform": transform, "spatial_ref": "EPSG:4326"}).to_netcdf("scene.nc")
+    >>> xr.Dataset({"glt_x": table, "glt_y": table}).to_netcdf("scene.nc", mode="a", group="location")
+    >>> read_lookup("scene.nc").shape
+    (1, 3)
     """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
     root, location = open_group(path), open_group(path, _LOCATION)
     missing = [name for name in ("glt_x", "glt_y") if name not in location]
     missing += [name for name in ("geotransform", "spatial_ref") if name not in root.attrs]
