@@ -7,13 +7,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 import xarray as xr
 from labelled import WAVELENGTHS, make_cube, make_training, make_truth
 from test_cli import QUICK, listing, run, succeed
 
-from specinvert import load_inverter, save_maps, select_bands
+from specinvert import grid_fits, load_inverter, save_maps, select_bands
 from specinvert.cli.config import toml_value
 from specinvert.cli.values import open_sensor
 
@@ -169,6 +170,31 @@ def test_evaluate_says_what_to_beware_of_and_recalibrate_mends_the_intervals(mad
     )
     after = load_inverter(tmp_path / "calibrated.nc").evaluate(many, noise=0.001)["coverage_90"]
     np.testing.assert_allclose(after, 0.9, atol=0.01)
+
+
+def test_a_stopped_select_goes_on_from_its_checkpoint(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = ["--components", "2,3", "--latent", "0,1", "--max-iter", "3", "--tol", "0"]
+    command = ["select", made / "training.nc", *grid, "--checkpoint", tmp_path / "fits.json"]
+    train, calls = grid_fits.train, []
+
+    def stopping(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return train(*arguments)
+
+    monkeypatch.setattr(grid_fits, "train", stopping)
+    with dask.config.set(scheduler="synchronous"):
+        stopped = run(*command)
+        assert stopped.exit_code == 130
+        assert f"{tmp_path / 'fits.json'} keeps the finished fits" in stopped.stderr
+        again = run(*command)
+    assert (again.exit_code, len(calls)) == (0, 5)
+    assert not (tmp_path / "fits.json").exists()
+    plain = run(*command[:-2])
+    assert again.stdout.splitlines()[-1] == plain.stdout.splitlines()[-1]
 
 
 def test_report_takes_maps_and_test_by_place_or_by_name_and_not_twice(made: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Committees: members of their own, whose posteriors are averaged as the weights say, saved and resumed like one."""
 
+import warnings
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -208,3 +209,10 @@ def test_progress_names_the_member() -> None:
     seen: set[str] = set()
     GLLiMInverter(n_ensemble=2, **QUICK).fit(make_training(), progress=lambda run, *_: seen.add(run))
     assert seen == {"member 1, L_w = 0", "member 2, L_w = 0"}
+
+
+def test_members_in_threads_leave_the_filters_of_warnings_as_they_were() -> None:
+    before = list(warnings.filters)
+    for seed in range(3):
+        GLLiMInverter(3, n_ensemble=6, tol=1.0, random_state=seed).fit(make_training())
+        assert list(warnings.filters) == before

@@ -1,6 +1,8 @@
 """Training sets on disk: the same bits from many files, Zarr or memory in the same chunks, of any and of no size."""
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -163,3 +165,20 @@ def test_each_block_is_read_once_for_a_sum() -> None:
     read.clear()
     source.sum(moments_of)
     assert read == [30] * 5
+
+
+def test_evaluating_lazily_before_distributed_is_imported_leaves_its_configuration_whole() -> None:
+    pytest.importorskip("distributed")
+    code = (
+        "import sys, dask\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from labelled import make_training\n"
+        "from specinvert import GLLiMInverter\n"
+        "assert 'distributed' not in sys.modules\n"
+        "training = make_training()\n"
+        "inverter = GLLiMInverter(2, tol=1.0, random_state=0).fit(training)\n"
+        "inverter.evaluate(training.chunk(sample=50))\n"
+        "import distributed\n"
+        "assert len(dask.config.get('distributed')) > 5\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

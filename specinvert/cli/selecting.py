@@ -45,12 +45,14 @@ from .work import check_model_target, check_targets, cluster, require_spectra, t
 @click.option("--max-iter", type=int, default=100, show_default=True, help="Most iterations of EM.")
 @click.option("--tol", type=float, default=1e-4, show_default=True, help="Least gain of an iteration, nats a sample.")
 @click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of starts and noise.")
+@click.option("--checkpoint", type=FILE, help="File that keeps finished fits, to go on from after a stop.")
 @SCHEDULER
 def select(
     training: Path,
     output: Path | None,
     plot: Path | None,
     best: Path | None,
+    checkpoint: Path | None,
     scheduler: str | None,
     criterion: str,
     **options: Any,
@@ -71,6 +73,7 @@ def select(
     if plot is not None:
         require_figure(plot)
     session = Session.current()
+    session.kept = lambda: _kept(checkpoint)
 
     def progress(label: str, done: int, count: int) -> None:
         if session.stopped.is_set():
@@ -82,6 +85,7 @@ def select(
             open_dataset(require_spectra(training)),
             criterion=criterion,
             refit=best is not None,
+            checkpoint=checkpoint,
             progress=progress,
             rechunk="auto",
             sigma_blocks="auto" if options["sigma"] == "block" else None,
@@ -96,3 +100,11 @@ def select(
     click.echo(format_selection(found.table, criterion))
     click.echo(f"best by {criterion}: K = {found.best['n_components']}, L_w = {found.best['n_latent']}")
     tell_written((output, plot, best))
+
+
+def _kept(checkpoint: Path | None) -> str:
+    if checkpoint is None:
+        return "no table was written; with --checkpoint FILE a stopped selection can go on later"
+    if not checkpoint.exists():
+        return f"no table was written, and {checkpoint} keeps nothing yet; run the same command again"
+    return f"no table was written; {checkpoint} keeps the finished fits, run the same command again to go on"

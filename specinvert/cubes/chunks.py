@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import add
@@ -47,7 +47,12 @@ def active_client() -> Any:
 
 
 def large_graphs() -> AbstractContextManager[Any]:
-    """Lets graphs of any size go to a cluster without a warning: those that hold a model, once, on purpose."""
+    """Lets graphs of any size go to a cluster without a warning: those that hold a model, once, on purpose.
+
+    Without a cluster nothing is set: a setting made before distributed is imported takes its defaults away at the end.
+    """
+    if active_client() is None:
+        return nullcontext()
     setting: AbstractContextManager[Any] = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"})
     return setting
 

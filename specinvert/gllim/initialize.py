@@ -7,7 +7,10 @@ block of parameters and the block of spectra weigh the same.
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +26,7 @@ from .scaling import Scaling
 STARTS = ("kmeans", "kmeans-joint", "kmeans-spectra", "gmm")
 SAMPLE_ROWS = 50_000
 KMEANS_TRIES = 10
+_FILTERS = threading.Lock()
 
 
 class Start(Protocol):
@@ -115,12 +119,21 @@ def find_start(
     if name == "gmm":
         kind = "full" if features.spectra is None else "diag"
         mixture = GaussianMixture(n_components, covariance_type=kind, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with _start_is_enough():
             return FittedMixture(features, mixture.fit(rows))
     means = KMeans(n_components, n_init=KMEANS_TRIES, random_state=seed)
-    with warnings.catch_warnings():
+    with _start_is_enough():
         # fewer distinct rows than clusters: the empty ones are removed and counted by the first M-step
-        warnings.simplefilter("ignore", ConvergenceWarning)
         means.fit(rows, sample_weight=sample.weights)
     return NearestCentre(features, means.cluster_centers_)
+
+
+@contextmanager
+def _start_is_enough() -> Iterator[None]:
+    """Ignore scikit-learn's word that a start has not converged.
+
+    Python's filters are those of the whole process: members of a committee, in threads, take turns to change them.
+    """
+    with _FILTERS, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ConvergenceWarning, module=r"sklearn\.")
+        yield
