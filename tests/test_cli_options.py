@@ -197,6 +197,24 @@ def test_a_stopped_select_goes_on_from_its_checkpoint(
     assert again.stdout.splitlines()[-1] == plain.stdout.splitlines()[-1]
 
 
+def test_compare_fails_where_no_method_is_named_or_none_could_be_fitted(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = run("compare", made / "training.nc", made / "training.nc", "--methods", "")
+    assert nothing.exit_code == 1
+    assert "no method to compare; choose from" in nothing.stderr
+
+    def failing(*arguments: Any) -> None:
+        raise ValueError("no luck")
+
+    monkeypatch.setattr("sklearn.linear_model.Ridge.fit", failing)
+    failed = run("compare", made / "training.nc", made / "training.nc", "--methods", "ridge")
+    assert failed.exit_code == 1
+    assert "all 1 methods failed" in failed.stderr
+    assert "no luck" in failed.stdout
+    assert run("compare", made / "training.nc", made / "training.nc", "--methods", "ridge,lut").exit_code == 0
+
+
 def test_report_takes_maps_and_test_by_place_or_by_name_and_not_twice(made: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     succeed("invert", made / "model.nc", made / "scene.nc", "-o", tmp_path / "maps.nc", "--variable", "reflectance")

@@ -199,7 +199,7 @@ def compare(
     table = comparison.compare(
         open_dataset(require_spectra(train)),
         open_dataset(require_spectra(test)),
-        methods or comparison.DEFAULT_METHODS,
+        comparison.DEFAULT_METHODS if methods is None else methods,
         progress=lambda name, number, count: console.note(f"{name} ({number + 1} of {count})"),
         **options,
     )
@@ -210,6 +210,8 @@ def compare(
     counts = {what: table.attrs[what] for what in ("n_train", "n_test", "n_left_out")}
     click.echo("{n_train} spectra to fit, {n_test} to test, {n_left_out} left out".format_map(counts))
     tell_written((output, plot))
+    if bool((table["error"] != "").all()):
+        raise ValueError(f"all {table.sizes['method']} methods failed, for the reasons above")
 
 
 @click.command(cls=Command, short_help="A page on a model: how good it is, what to beware of.")
