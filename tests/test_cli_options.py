@@ -207,7 +207,7 @@ def test_compare_fails_where_no_method_is_named_or_none_could_be_fitted(
     def failing(*arguments: Any) -> None:
         raise ValueError("no luck")
 
-    monkeypatch.setattr("sklearn.linear_model.Ridge.fit", failing)
+    monkeypatch.setattr("sklearn.linear_model.RidgeCV.fit", failing)
     failed = run("compare", made / "training.nc", made / "training.nc", "--methods", "ridge")
     assert failed.exit_code == 1
     assert "all 1 methods failed" in failed.stderr
