@@ -73,6 +73,7 @@ def fit_model(
         n_removed=first.fit.n_removed,
         bics=first.bics,
         settings=stored_settings,
+        training=data.history,
     )
 
 

@@ -6,7 +6,6 @@ import hashlib
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from . import __version__
 from .cubes.chunks import large_graphs
 from .cubes.engine import BlockInverter, Predictor, apply_blocks
 from .cubes.given import check_request, describe_conditions, read_conditions, without_training
+from .cubes.history import earlier_history, with_history
 from .cubes.labels import listed, require_flags, require_free_names
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
@@ -81,14 +81,14 @@ class Inversion:
         taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
         require_free_names(request.cube, request.band_dim, sorted(taken))
         kernel = self._kernel(request, declared)
-        remarks = [request.remark, *describe_conditions(kernel.conditions, model.names)]
+        remarks = [*request.remarks, *describe_conditions(kernel.conditions, model.names)]
         return label_maps(
             apply_blocks(request.cube, request.band_dim, kernel),
             request.cube,
             declared,
             model.names,
             model.attrs,
-            _provenance(model, remarks),
+            _provenance(model, remarks, earlier_history(cube.attrs, request.cube.attrs)),
             model.spectra_units,
         )
 
@@ -211,14 +211,13 @@ def _pits(maps: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
     return maps[[f"{name}_pit" for name in names]].rename({f"{name}_pit": name for name in names})
 
 
-def _provenance(model: Model, remarks: Sequence[str]) -> dict[str, str]:
-    """Attributes of maps: version, model, time, ranges of training, and remarks on bands and on what was given."""
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _provenance(model: Model, remarks: Sequence[str], earlier: str) -> dict[str, str]:
+    """Attributes of maps: version, model, ranges of training, and the cube's history with a line on the inversion."""
     ranges = "; ".join(
         f"{name}: {low:g} to {high:g}" for name, low, high in zip(model.names, model.low, model.high, strict=True)
     )
     return {
         "source": f"specinvert {__version__}, GLLiM model {identity(model)}",
-        "history": "; ".join([f"{stamp} specinvert {__version__} invert", *filter(None, remarks)]),
+        **with_history({"history": earlier}, "; ".join(["invert", *remarks])),
         "training_ranges": ranges,
     }

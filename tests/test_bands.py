@@ -265,6 +265,8 @@ def test_axes_that_cannot_be_matched_are_an_error(wanted, offered, message):
         ("Unitless", "-"),
         ("%", "Percent"),
         ("K", "k "),
+        ("um", "Micrometers"),
+        ("nanometre", "nm"),
     ],
 )
 def test_units_that_agree_or_are_unknown_pass(expected, given):
@@ -277,6 +279,7 @@ def test_units_that_agree_or_are_unknown_pass(expected, given):
         ("1", "%", "divide by 100"),
         ("percent", "reflectance", "multiply by 100"),
         ("K", "degC", "convert it to 'K'"),
+        ("um", "nm", "convert it to 'um'"),
     ],
 )
 def test_units_that_contradict_are_an_error_with_the_remedy(expected, given, remedy):

@@ -180,6 +180,11 @@ def test_info_tells_what_every_kind_of_file_holds(folder: Path) -> None:
     maps = succeed("info", folder / "maps.nc")
     for part in ("y 5, x 6", "water (y, x) float32, g m-2", "quality_flag (y, x) uint8", "CRS EPSG:32633"):
         assert part in maps
+    identity = load_inverter(folder / "model.nc").model_id
+    lines = maps.splitlines()
+    assert any(line.startswith("  source specinvert ") and line.endswith(f"GLLiM model {identity}") for line in lines)
+    assert any(line.startswith("  training ranges water: 0.005477 to 1.99") for line in lines)
+    assert any(line.startswith("  history ") and " invert" in line for line in lines)
     raster = succeed("info", folder / "scene.tif")
     for part in ("y 5, x 6, wavelength 8, float32", "8 bands, 450 to 1200 nm, not in order", "CRS EPSG:32633"):
         assert part in raster

@@ -1,11 +1,13 @@
 """On a dask cluster of real worker processes: the same bits as here, quietly, and files written whole."""
 
+import copy
 import os
 import signal
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,42 @@ def test_what_a_sum_needs_is_sent_once_to_each_worker(client: Client, tmp_path: 
     arrivals = Counter(map(int, (tmp_path / "arrivals").read_text().split()))
     assert {pid for pid in arrivals if pid != os.getpid()} <= set(client.run(os.getpid).values())
     assert max(count for pid, count in arrivals.items() if pid != os.getpid()) == 1, arrivals
+
+
+class Heavy(np.ndarray):
+    """Spectra of a size to be warned of, that write down each process in which they arrive."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return heavy, (self.file, np.asarray(self))
+
+
+def heavy(file: Path, values: np.ndarray) -> Heavy:
+    with file.open("a") as lines:
+        lines.write(f"{os.getpid()}\n")
+    array = values.view(Heavy)
+    array.file = file
+    return array
+
+
+@pytest.mark.parametrize("suffix", ["nc", "zarr", "tif", None])
+def test_a_model_of_16_mb_is_sent_quietly_and_not_with_every_block(
+    client: Client, tmp_path: Path, suffix: str | None
+) -> None:
+    inverter = copy.copy(fitted(1))
+    file, spectra = tmp_path / "arrivals", np.zeros((250_000, 8))
+    inverter.model_ = replace(inverter.model_, held_out=heavy(file, spectra))
+    file.write_text("")
+    cube = make_cube(dtype=np.float32).chunk(y=1, x=2)
+    if suffix is None:
+        test = make_training(60)
+        assert_close(inverter.evaluate(test.chunk(sample=5)), fitted(1).evaluate(test))
+    else:
+        specinvert.save_maps(inverter.invert(cube), tmp_path / f"maps.{suffix}")
+        assert (tmp_path / f"maps.{suffix}").exists()
+    arrivals = Counter(pid for pid in map(int, file.read_text().split()) if pid != os.getpid())
+    assert set(arrivals) <= set(client.run(os.getpid).values())
+    assert arrivals
+    assert max(arrivals.values()) <= 2, arrivals  # a second time where the task that holds it changes workers
 
 
 def fail(chunk: Chunk) -> int:

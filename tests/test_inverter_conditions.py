@@ -102,6 +102,15 @@ KNOWN: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
         xr.Dataset({"water": labelled_known()[0], "quality": ("y", np.zeros(5))}),
         labelled_known()[1],
     ),
+    "a coordinate of a Dataset": lambda: (
+        xr.Dataset(coords={"water": labelled_known()[0].variable, "y": make_truth()["y"]}),
+        labelled_known()[1],
+    ),
+    "an array without dimensions": lambda: ({"dust": np.array(0.4)}, {"dust": 0.4}),
+    "coordinates that differ by rounding": lambda: (
+        {"water": labelled_known()[0].assign_coords(y=make_truth()["y"] * (1 + 1e-9))},
+        labelled_known()[1],
+    ),
     "one of each": lambda: (
         {"water": labelled_known()[0], "dust": np.float32(0.5)},
         {**labelled_known()[1], "dust": 0.5},
@@ -160,9 +169,8 @@ def lazily(given: Any) -> Any:
     """DataArrays in chunks of their own; anything else as it is."""
     if isinstance(given, dict):
         return {name: lazily(value) for name, value in given.items()}
-    if isinstance(given, xr.Dataset):
-        return given.map(lazily)
-    return given.chunk(dict.fromkeys(given.dims, 3)) if isinstance(given, xr.DataArray) and given.ndim else given
+    many = isinstance(given, xr.Dataset) or (isinstance(given, xr.DataArray) and given.ndim)
+    return given.chunk(dict.fromkeys(given.dims, 3)) if many else given
 
 
 @pytest.mark.parametrize(("model", "dtype"), MODELS, ids=str)
@@ -332,6 +340,8 @@ BAD_NOISE: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
     "NaN for all pixels": (np.nan, ValueError, ("1 of 1", "NaN")),
     "text": ("0.1", TypeError, ("noise must be numbers", "0.1")),
     "labelled text": (xr.DataArray(["a"], dims="x"), ValueError, ("noise must be numbers",)),
+    "a Dataset": (xr.Dataset({"sd": 1.0}), TypeError, ("noise is a Dataset of 'sd'", "give one of its variables")),
+    "rows of several lengths": ([[1.0, 2.0], [1.0]], ValueError, ("[[1.0, 2.0], [1.0]]", "(8,)", "DataArray")),
     "of a wrong number of bands": (np.ones(7), ValueError, ("(7,)", "(8,)")),
     "an unlabelled image": (np.ones(PIXELS), ValueError, ("(5, 6)", "DataArray")),
     "a covariance that is not symmetric": (np.triu(np.ones((8, 8))), ValueError, ("symmetric",)),
@@ -342,7 +352,11 @@ BAD_NOISE: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
         ValueError,
         ("noise has 7 bands", "the cube 8"),
     ),
-    "without a band of the model": (along_bands(np.ones(7), WAVELENGTHS[:7]), ValueError, ("1200.00 nm",)),
+    "without a band of the model": (
+        along_bands(np.ones(7), WAVELENGTHS[:7]),
+        ValueError,
+        ("in the noise within 1 nm: 1200.00 nm", "; give the noise at these wavelengths, or raise tolerance"),
+    ),
     "along a strange dimension": (xr.DataArray(np.ones(3), dims="time"), ValueError, ("noise", "'time'")),
     "of another size": (xr.DataArray(np.ones((4, 6)), dims=("y", "x")), ValueError, ("noise has 4 along 'y'",)),
     "of another place": (
@@ -354,6 +368,10 @@ BAD_NOISE: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
 BAD_KNOWN: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
     "of another name": ({"sand": 1.0}, ValueError, ("'sand'", "'water', 'dust'")),
     "in a Dataset of other names": (xr.Dataset({"sand": 1.0}), ValueError, ("'sand'", "'water', 'dust'")),
+    "in an empty Dataset": (xr.Dataset(), ValueError, ("known holds no parameter", "'water', 'dust'")),
+    "in a Dataset of pixels alone": (make_truth().drop_vars(PARAMETERS), ValueError, ("known holds no parameter",)),
+    "nothing": ({"water": None}, TypeError, ("known['water']=None", "number")),
+    "a truth value": ({"water": np.array(True)}, TypeError, ("known['water']=True", "number")),
     "a number without a name": (0.5, TypeError, ("known must be a Dataset or a dict",)),
     "text": ({"water": "wet"}, TypeError, ("known['water']='wet'", "number")),
     "labelled text": ({"water": xr.DataArray("wet")}, ValueError, ("known 'water' must be numbers",)),

@@ -12,6 +12,7 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 from labelled import (
     PARAMETERS,
     QUICK,
@@ -26,7 +27,9 @@ from labelled import (
 )
 
 from specinvert import GLLiMInverter, load_inverter
-from specinvert.io.model import SCHEMA, Model, is_model
+from specinvert.cli import main
+from specinvert.io.model import SCHEMA, Model, _checksum, is_model
+from specinvert.nuisance import Gain, Noise
 
 THETA = ("pi", "c", "Gamma", "A", "b", "Sigma")
 
@@ -136,6 +139,30 @@ def test_a_saved_loaded_model_saves_to_the_same_content(path: Path, tmp_path: Pa
     load_inverter(path).to_netcdf(tmp_path / "again.nc")
     with xr.open_dataset(path) as first, xr.open_dataset(tmp_path / "again.nc") as second:
         xr.testing.assert_identical(first, second)
+
+
+def test_a_model_keeps_the_history_of_its_training_set_and_tells_it(tmp_path: Path) -> None:
+    table = make_training().assign_attrs(history="2020 simulated")
+    centres = ([500.0, 650.0, 800.0], [90.0, 90.0, 120.0])
+    trained = GLLiMInverter(**QUICK).fit(table, sensor=centres, noise=Gain(0.02) | Noise(relative=0.01))
+    trained.to_netcdf(tmp_path / "model.nc")
+    made, averaged, changed_by = load_inverter(tmp_path / "model.nc").model_.training.split("\n")
+    assert made == "2020 simulated"
+    assert " resample" in averaged
+    assert changed_by.endswith("nuisance Gain(std=0.02) | Noise(white=0.0, relative=0.01), seed 0")
+    shown = CliRunner().invoke(main, ["info", str(tmp_path / "model.nc")]).output
+    assert all(line in shown for line in (made, averaged, changed_by))
+
+
+def test_a_model_file_without_the_history_of_training_is_read(path: Path) -> None:
+    with xr.open_dataset(path) as opened:
+        data = opened.load()
+    described = json.loads(data.attrs["specinvert_model"])
+    del described["training"]
+    data.attrs["specinvert_model"] = json.dumps(described)
+    data.attrs["specinvert_checksum"] = _checksum(data)
+    data.to_netcdf(path)
+    assert load_inverter(path).model_.training == ""
 
 
 def test_the_file_is_plain_netcdf_of_numbers_and_text(path: Path) -> None:

@@ -1,6 +1,8 @@
 """Nuisances on training sets: draws depend on nothing but seed, step and position, and labels stay."""
 
 import pickle
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import dask
@@ -14,6 +16,7 @@ from labelled import QUICK, TRUTH_ATTRS, make_training, refuses, wavelength_coor
 from nuisances import EVERYTHING, SOIL, SPECTRUM, Ripple
 
 import specinvert
+from specinvert.cubes import history
 from specinvert.nuisance import (
     Background,
     Chain,
@@ -47,6 +50,18 @@ def make_spectra(dims: tuple[str, ...] = ("time", "y", "x", "band"), dtype: Any 
         name="reflectance",
     )
     return array.transpose(*dims)
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Histories of the same steps are the same text."""
+
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return cls(2026, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(history, "datetime", Stopped)
 
 
 def refusing_scheduler(*arguments: Any, **options: Any) -> None:
@@ -201,13 +216,43 @@ def test_labels_attributes_and_parameters_stay_and_packing_goes() -> None:
     training["reflectance"].encoding = {"dtype": "int16", "scale_factor": 1e-4}
     kept = training.copy(deep=True)
     noisy = apply(training, Noise(0.01))
+    told = noisy.attrs["history"]
     assert noisy["reflectance"].encoding == {}
     xr.testing.assert_identical(training, kept)
+    del noisy.attrs["history"]
     xr.testing.assert_identical(noisy.drop_vars("reflectance"), kept.drop_vars("reflectance"))
     assert noisy["reflectance"].attrs == kept["reflectance"].attrs
     assert list(noisy["reflectance"].coords) == list(kept["reflectance"].coords)
     alone = apply(training["reflectance"], Noise(0.01))
-    xr.testing.assert_identical(alone, noisy["reflectance"])
+    assert alone.attrs == {**noisy["reflectance"].attrs, "history": told}
+    xr.testing.assert_identical(alone.drop_attrs(), noisy["reflectance"].drop_attrs())
+
+
+@dataclass(frozen=True)
+class Stripe(Nuisance):
+    """A nuisance with a setting of many numbers."""
+
+    levels: tuple[float, ...] = (0.01,) * 8
+
+    def draw(self, rng: np.random.Generator, n: int, bands: Any) -> Any:
+        return {"level": rng.normal(size=(n, 8)) * self.levels}
+
+    def perturb(self, spectra: Any, bands: Any, draws: Any) -> Any:
+        return spectra + draws["level"]
+
+
+@pytest.mark.parametrize("chunks", [None, {"sample": 7}])
+def test_history_tells_every_nuisance_with_its_settings_after_what_was_there(chunks: Any) -> None:
+    training = make_training(20).assign_attrs(history="2020 simulated", title="table")
+    training = training if chunks is None else training.chunk(chunks)
+    noisy = apply(training, Gain(0.02) | Stripe(), seed=3, repeat=2)
+    assert noisy.attrs["title"] == "table"
+    earlier, line = noisy.attrs["history"].split("\n")
+    assert earlier == "2020 simulated"
+    assert line.startswith("2026-01-01T00:00:00Z specinvert ")
+    assert line.endswith("nuisance Gain(std=0.02) | Stripe(levels=8 values), seed 3, 2 draws of each")
+    again = apply(noisy["reflectance"], Ripple())
+    assert again.attrs["history"].endswith("nuisance Ripple, seed 0")
 
 
 def test_whole_numbers_become_float64_and_missing_bands_stay_missing() -> None:

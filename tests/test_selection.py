@@ -162,10 +162,11 @@ def test_a_request_says_which_bands_are_missing_and_leaves_cubes_without_any_alo
         return read_request(cube, model.bands, "reflectance", "1")
 
     whole = make_cube().assign_coords(good=("band", np.ones(8)))
-    assert request(whole).remark == ""
+    assert request(whole).remarks == ()
     assert np.shares_memory(request(whole).cube.values, whole.values)
     spoiled = request(bad(3))
-    assert spoiled.remark.startswith("1 of 8 bands are marked bad")
+    (remark,) = spoiled.remarks
+    assert remark.startswith("1 of 8 bands are marked bad")
     assert spoiled.cube.attrs == make_cube().attrs
     assert request((bad(3) * 100).astype("i2")).dtype == np.float64
     with refuses(ValueError, "all 8 bands of the model are marked bad", "drop_vars('good')"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from labelled import assert_close, assert_same_fit, make_cube, make_training
+from labelled import assert_close, assert_same_fit, make_cube, make_training, refuses
 
 from specinvert import GLLiMInverter, load_inverter
 from specinvert.nuisance import Discrepancy, Noise
@@ -52,6 +52,20 @@ def test_noise_that_includes_training_s_counts_for_what_is_beyond_it(tmp_path: P
         assert_close(found.compute(), expected)
 
 
+@pytest.mark.parametrize(
+    ("noise", "told"),
+    [
+        (0.1, "noise 0.1, training's included"),
+        (np.full(8, 0.1), "noise of each band, training's included"),
+        (0.01 * np.eye(8), "noise as a covariance, training's included"),
+        (pixels(0.1), "noise of each pixel, training's included"),
+    ],
+)
+def test_history_tells_noise_as_it_was_given_where_it_includes_training_s(noise: Any, told: str) -> None:
+    maps = noisy().invert(make_cube(), noise=noise, noise_includes_training=True)
+    assert maps.attrs["history"].endswith(f"invert; {told}")
+
+
 @pytest.mark.parametrize("noise", [0.01, pixels(0.01)])
 def test_noise_below_that_of_training_is_an_error(noise: Any) -> None:
     with pytest.raises(ValueError, match="noise is below that of training in"):
@@ -61,8 +75,9 @@ def test_noise_below_that_of_training_is_an_error(noise: Any) -> None:
 def test_noise_cannot_include_what_training_did_not_add() -> None:
     plain = GLLiMInverter(**SETTINGS).fit(make_training())
     smooth = GLLiMInverter(**SETTINGS).fit(make_training(), noise=Discrepancy(0.02, 200.0))
-    for inverter in (plain, smooth):
-        with pytest.raises(ValueError, match=r"trained with fit\(noise=\.\.\.\)"):
+    relative = GLLiMInverter(**SETTINGS).fit(make_training(), noise=Noise(relative=0.02))
+    for inverter in (plain, smooth, relative):
+        with refuses(ValueError, "trained with fit(noise=...) of white noise and nothing else", "beyond training"):
             inverter.invert(make_cube(), noise=0.1, noise_includes_training=True)
     with pytest.raises(ValueError, match="noise_includes_training needs noise="):
         noisy().invert(make_cube(), noise_includes_training=True)

@@ -103,7 +103,12 @@ def test_a_click_has_the_noise_and_the_known_parameters_that_are_given():
     cube, inverter = make_cube(), fitted()
     grid = xr.DataArray(np.linspace(0.1, 0.9, 30).reshape(5, 6), dims=("y", "x"), coords={"y": cube.y, "x": cube.x})
     noise = xr.full_like(cube, 0.01)
-    for given in ({"noise": 0.02, "known": {"dust": grid}}, {"noise": noise, "known": {"dust": 0.5}}):
+    coordinate = xr.Dataset(coords={"y": cube.y, "x": cube.x, "dust": grid})
+    for given in (
+        {"noise": 0.02, "known": {"dust": grid}},
+        {"noise": noise, "known": {"dust": 0.5}},
+        {"noise": 0.02, "known": coordinate},
+    ):
         maps = inverter.invert(cube, **given)
         page = page_of(maps, cube, inverter, **given)
         page.select(PLACE)
@@ -138,6 +143,11 @@ def test_noise_that_includes_training_and_intervals_are_those_of_the_inversion()
     assert OTHER_VALUES not in page.pixel.remarks
     assert page.pixel.spectrum.fitted is None
     assert "dust = 0.2 to 0.6 known" in page.reader.conditions[0]
+    known = {"dust": (0.2, None)}
+    page = page_of(fitted().invert(cube, known=known), cube, fitted(), known=known)
+    page.select(PLACE)
+    assert OTHER_VALUES not in page.pixel.remarks
+    assert "dust = 0.2 to any known" in page.reader.conditions[0]
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def read_good(array: xr.DataArray, dim: str) -> np.ndarray | None:
     return np.asarray(values != 0)
 
 
-def match_bands(wanted: Bands, offered: Bands, tolerance: float = 1.0) -> np.ndarray:
+def match_bands(wanted: Bands, offered: Bands, tolerance: float = 1.0, of: str = "") -> np.ndarray:
     """Return, for every wanted band, the index of the offered band to use.
 
     With wavelengths on both sides each wanted band takes the nearest offered one within `tolerance`; an
@@ -248,6 +248,7 @@ def match_bands(wanted: Bands, offered: Bands, tolerance: float = 1.0) -> np.nda
     wanted : the bands of the model.
     offered : the bands of the cube.
     tolerance : largest accepted difference in nanometres.
+    of : what offers bands for messages, "the noise"; by default a cube.
 
     Returns
     -------
@@ -261,7 +262,7 @@ def match_bands(wanted: Bands, offered: Bands, tolerance: float = 1.0) -> np.nda
     if not tolerance >= 0:
         raise ValueError(f"tolerance={tolerance} must be a number of nanometres, 0 or more")
     if wanted.wavelength is not None and offered.wavelength is not None:
-        return _match_wavelengths(wanted.wavelength, offered.wavelength, tolerance)
+        return _match_wavelengths(wanted.wavelength, offered.wavelength, tolerance, of)
     if wanted.wavelength is not None or offered.wavelength is not None:
         has, lacks = ("training", "cube") if wanted.wavelength is not None else ("cube", "training")
         dim = offered.dim if lacks == "cube" else wanted.dim
@@ -327,7 +328,7 @@ def _plausible(nanometres: np.ndarray) -> bool:
     return bool(nanometres.min() >= _SHORTEST_NM * (1 - 1e-9) and nanometres.max() <= _LONGEST_NM * (1 + 1e-9))
 
 
-def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float) -> np.ndarray:
+def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float, of: str) -> np.ndarray:
     chosen = np.full(wanted.size, -1, dtype=np.intp)
     if offered.size:
         distance = np.abs(wanted[:, None] - offered[None, :])
@@ -342,16 +343,21 @@ def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float
     if not missing.size:
         return chosen
     if not offered.size:
-        raise ValueError(f"none of the {wanted.size} bands wanted is offered: the cube has no bands")
+        raise ValueError(f"none of the {wanted.size} bands wanted is offered: {of or 'the cube'} has no bands")
     shown = ", ".join(
         f"{value:.2f} nm (nearest {offered[np.argmin(np.abs(offered - value))]:.2f})"
         for value in wanted[missing[:_SHOWN]]
     )
     more = ", ..." if missing.size > _SHOWN else ""
-    raise ValueError(
-        f"{missing.size} of {wanted.size} bands have no partner of their own within {tolerance:g} nm: "
-        f"{shown}{more}; train for the sensor's bands (fit(training, sensor=cube)), drop those bands from training, "
+    remedy = (
+        f"give {of} at these wavelengths, or raise tolerance"
+        if of
+        else "train for the sensor's bands (fit(training, sensor=cube)), drop those bands from training, "
         "raise tolerance, or give the cube these bands with NaN, as select_bands(drop=False) does"
+    )
+    raise ValueError(
+        f"{missing.size} of {wanted.size} bands have no partner of their own{of and f' in {of}'} within "
+        f"{tolerance:g} nm: {shown}{more}; {remedy}"
     )
 
 

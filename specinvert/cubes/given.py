@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,13 +15,20 @@ from ..gllim.transforms import Transforms
 from .bands import Bands, check_units, describe_bands, match_bands
 from .labels import is_lazy, listed, require_numbers
 from .outputs import Output
-from .request import Request
+from .request import Request, remark_on_unit
+
+logger = logging.getLogger(__name__)
 
 NOT_TRUNCATED = frozenset(
     {"hdi_lower", "hdi_upper", "mode", "n_modes", "modes", "mode_mass", "draws", "entropy", "residual", "fit_rmse"}
 )
 """Outputs that are not to be had where a parameter is known by an interval."""
+GRID_TOLERANCE = 0.05
+"""Coordinates of pixels are those of the cube where they differ by no more than this share of their smallest step."""
 NOISE, VALUE, LOW, HIGH, TRUTH = "noise", "value", "low", "high", "truth"
+
+
+_INCLUDED = ", training's included"
 
 
 @dataclass(frozen=True)
@@ -45,15 +53,19 @@ class Conditions:
     variance : noise variance beyond training that all pixels share, () or (D,), or a covariance (D, D); None without.
     extras : what differs from pixel to pixel.
     included : noise variances of training (D,), to be taken from those of every pixel; None where there are none.
+    given : ``variance`` as it was given, that of training included; None where it was given without.
     values, low, high : known values and bounds (L_t,) that all pixels share, NaN where there is none.
+    remarks : what was assumed or left out, for the history.
     """
 
     variance: np.ndarray | None = None
     extras: tuple[Extra, ...] = ()
     included: np.ndarray | None = None
+    given: np.ndarray | None = None
     values: np.ndarray = field(default_factory=lambda: np.empty(0))
     low: np.ndarray = field(default_factory=lambda: np.empty(0))
     high: np.ndarray = field(default_factory=lambda: np.empty(0))
+    remarks: tuple[str, ...] = ()
 
     @property
     def has_interval(self) -> bool:
@@ -83,11 +95,12 @@ def read_conditions(
     TypeError, ValueError : noise that is negative, of the wrong shape, bands or units; a known parameter that the model
         has not, of other dimensions, or an interval that is empty.
     """
-    variance, extras = _read_noise(request, model_bands, noise, spectra_units, tolerance)
+    variance, extras, remarks = _read_noise(request, model_bands, noise, spectra_units, tolerance)
     if truth is not None:
         extras += [Extra(TRUTH, i, _on_pixels(truth[n], request, f"true {n!r}")) for i, n in enumerate(names)]
     shared = {role: np.full(len(names), np.nan) for role in (VALUE, LOW, HIGH)}
-    for name, given in _known_items(known, names).items():
+    items, left_out = _known_items(known, names, request.cube)
+    for name, given in items.items():
         index = list(names).index(name)
         pair = isinstance(given, tuple | list)
         if pair and len(given) != 2:
@@ -101,6 +114,10 @@ def read_conditions(
                     extras.append(Extra(role, index, _on_pixels(array, request, f"known {name!r}")))
                     continue
                 part = float(array)
+            elif isinstance(part, np.ndarray) and part.ndim == 0:
+                part = part.item()
+            if part is None and pair:
+                continue
             if not isinstance(part, numbers.Real) or isinstance(part, bool):
                 shown = " ".join(repr(part).split())[:60]
                 raise TypeError(f"known[{name!r}]={shown} must be a number, a DataArray or a pair of them")
@@ -115,18 +132,19 @@ def read_conditions(
     if len(intervals) > 1:
         both = listed(names[i] for i in sorted(intervals))
         raise ValueError(f"{both} are known by intervals: only one parameter may be, others by value")
-    return Conditions(variance, tuple(extras), values=shared[VALUE], low=low, high=high)
+    return Conditions(variance, tuple(extras), values=shared[VALUE], low=low, high=high, remarks=(*remarks, *left_out))
 
 
 def describe_conditions(conditions: Conditions, names: Sequence[str]) -> list[str]:
     """What was given, a phrase each, as the history of maps tells it."""
     per_pixel = {(extra.role, extra.index) for extra in conditions.extras}
     said = []
-    if conditions.variance is not None:
-        form = {0: f"{np.sqrt(conditions.variance):g}" if conditions.variance.ndim == 0 else "", 1: "of each band"}
-        said.append(f"noise {form.get(conditions.variance.ndim, 'as a covariance')} beyond training")
+    variance = conditions.variance if conditions.given is None else conditions.given
+    if variance is not None:
+        form = {0: "", 1: "of each band", 2: "as a covariance"}[variance.ndim] or f"{np.sqrt(variance):g}"
+        said.append(f"noise {form}{' beyond training' if conditions.given is None else _INCLUDED}")
     elif any(role == NOISE for role, _ in per_pixel):
-        said.append("noise of each pixel" + (", training's included" if conditions.included is not None else ""))
+        said.append("noise of each pixel" + (_INCLUDED if conditions.included is not None else ""))
     for i, (name, value, low, high) in enumerate(
         zip(names, conditions.values, conditions.low, conditions.high, strict=True)
     ):
@@ -136,27 +154,35 @@ def describe_conditions(conditions: Conditions, names: Sequence[str]) -> list[st
             said.append(f"{name} known, {value:g}")
         elif (LOW, i) in per_pixel or (HIGH, i) in per_pixel:
             said.append(f"{name} known within bounds of each pixel")
-        elif not (np.isnan(low) and np.isnan(high)):
+        elif np.isfinite(low) and np.isfinite(high):
             said.append(f"{name} known within {low:g} and {high:g}")
-    return said
+        elif np.isfinite(low):
+            said.append(f"{name} known above {low:g}")
+        elif np.isfinite(high):
+            said.append(f"{name} known below {high:g}")
+    return [*said, *conditions.remarks]
 
 
 def without_training(conditions: Conditions, training: np.ndarray | None) -> Conditions:
     """The conditions with noise beyond that of training, standard deviations (D,), where they included it.
 
-    Raises ValueError where training had no noise of its own, or more than is given.
+    Raises ValueError where training had no white noise alone, or more than is given.
     """
     if training is None:
-        raise ValueError("noise_includes_training needs a model trained with fit(noise=...): this one was not")
+        raise ValueError(
+            "noise_includes_training needs a model trained with fit(noise=...) of white noise and nothing else; "
+            "training of this one added none, or more: leave noise_includes_training out, and give noise "
+            "beyond training"
+        )
     variances = np.asarray(training, dtype=np.float64) ** 2
     per_pixel = any(extra.role == NOISE for extra in conditions.extras)
     if conditions.variance is None and not per_pixel:
-        raise ValueError("noise_includes_training needs noise=")
+        raise ValueError("noise_includes_training needs noise=: give it, or leave noise_includes_training out")
     if conditions.variance is None:
         return replace(conditions, included=variances)
-    if conditions.variance.ndim < 2:
-        return replace(conditions, variance=less(np.asarray(conditions.variance), variances))
-    return replace(conditions, variance=_covariance(conditions.variance - np.diag(variances)))
+    shared = conditions.variance
+    left = less(shared, variances) if shared.ndim < 2 else _covariance(shared - np.diag(variances))
+    return replace(conditions, variance=left, given=shared)
 
 
 def less(given: np.ndarray, training: np.ndarray) -> np.ndarray:
@@ -184,61 +210,96 @@ def check_request(conditions: Conditions, outputs: Sequence[Output], transforms:
     low, high = conditions.low, conditions.high
     for i in map(int, np.flatnonzero(~np.isnan(low) | ~np.isnan(high))):
         transforms.interval_forward(i, low[i : i + 1], high[i : i + 1])
-    refused = [output.name for output in outputs if output.kind in NOT_TRUNCATED]
+    refused = dict.fromkeys(output.asked for output in outputs if output.kind in NOT_TRUNCATED)
     if refused:
-        raise ValueError(f"outputs {listed(refused)} are not to be had where a parameter is known by an interval")
+        raise ValueError(
+            f"{listed(refused)} cannot be given where a parameter is known by an interval: leave {listed(refused)} out "
+            "of outputs, or give the parameter a value"
+        )
 
 
-def _known_items(known: Any, names: Sequence[str]) -> dict[str, Any]:
+def _known_items(known: Any, names: Sequence[str], cube: xr.DataArray) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What is given for each parameter, and remarks on what of a Dataset is none."""
     if known is None:
-        return {}
+        return {}, ()
     if isinstance(known, xr.Dataset):
-        known = {name: known[name] for name in known.data_vars if name in names} or dict(known.data_vars)
+        return _known_variables(known, names, cube)
     if not isinstance(known, Mapping):
         raise TypeError(f"known must be a Dataset or a dict of parameters, not {type(known).__name__}")
     unknown = [name for name in known if name not in names]
     if unknown:
         raise ValueError(f"known parameters {listed(unknown)} are not of this model; it has {listed(names)}")
-    return {str(name): value for name, value in known.items()}
+    return {str(name): value for name, value in known.items()}, ()
+
+
+def _known_variables(
+    known: xr.Dataset, names: Sequence[str], cube: xr.DataArray
+) -> tuple[dict[str, xr.DataArray], tuple[str, ...]]:
+    """The parameters among the variables and coordinates of a Dataset, and a remark on others that are not of the cube.
+
+    Raises ValueError where there is none.
+    """
+    found = {str(name): known[name] for name in known.variables if name in names}
+    others = [name for name in known.variables if name not in found and name not in {*known.dims, *cube.coords}]
+    if not found:
+        raise ValueError(f"known holds no parameter of this model, which has {listed(names)}, but {listed(others)}")
+    if not others:
+        return found, ()
+    remark = f"known: {', '.join(map(str, others))} {'is no parameter' if len(others) == 1 else 'are no parameters'}"
+    remark += f" and {'was' if len(others) == 1 else 'were'} left out"
+    logger.info("%s", remark)
+    return found, (remark,)
 
 
 def _read_noise(
     request: Request, model_bands: Bands, noise: Any, units: str | None, tolerance: float
-) -> tuple[np.ndarray | None, list[Extra]]:
+) -> tuple[np.ndarray | None, list[Extra], tuple[str, ...]]:
+    """The variance that pixels share, what differs among them, and remarks."""
     if noise is None:
-        return None, []
+        return None, [], ()
     size = request.cube.sizes[request.band_dim]
     if isinstance(noise, xr.DataArray):
         array = require_numbers(noise, "noise")
         cube_units = request.cube.attrs.get("units", units)
         check_units(cube_units, array.attrs.get("units"), "noise")
         banded = request.band_dim in array.dims
+        remarks: tuple[str, ...] = ()
         if banded:
-            array = array.isel({request.band_dim: _noise_bands(array, request, model_bands, tolerance)})
+            own = describe_bands(array, request.band_dim)
+            remarks = remark_on_unit(own, "noise")
+            array = array.isel({request.band_dim: _noise_bands(array, own, request, model_bands, tolerance)})
         if set(array.dims) <= {request.band_dim}:
-            return _variance(array.values), []
+            return _variance(array.values), [], remarks
         if not is_lazy(array):
             _refuse_negative(array.values)
-        return None, [Extra(NOISE, 0, _on_pixels(array, request, "noise", banded), banded)]
-    values = np.asarray(noise)
-    if values.dtype.kind not in "iuf":
-        raise TypeError(f"noise must be numbers, not {values.dtype} ({noise!r:.60})")
-    if values.ndim == 0:
-        return _variance(values), []
-    if values.shape == (size,):
-        return _variance(values[request.bands]), []
-    if values.shape == (size, size):
-        return _covariance(values[np.ix_(request.bands, request.bands)]), []
-    raise ValueError(
-        f"noise of shape {values.shape} fits no band axis: give a number, ({size},) standard deviations of the cube's "
-        f"bands, a covariance ({size}, {size}), or a DataArray with the cube's dimensions"
+        return None, [Extra(NOISE, 0, _on_pixels(array, request, "noise", banded), banded)], remarks
+    forms = (
+        f"give a number, ({size},) standard deviations of the cube's bands, a covariance ({size}, {size}), or a "
+        "DataArray with the cube's dimensions"
     )
+    if isinstance(noise, xr.Dataset):
+        raise TypeError(f"noise is a Dataset of {listed(noise.data_vars)}: give one of its variables, a DataArray")
+    try:
+        values = np.asarray(noise)
+    except ValueError:
+        shown = " ".join(repr(noise).split())[:60]
+        raise ValueError(f"noise={shown} is no array, its rows differ in length: {forms}") from None
+    if values.dtype.kind not in "iuf":
+        raise TypeError(f"noise must be numbers, not {values.dtype} ({' '.join(repr(noise).split()):.60}): {forms}")
+    if values.ndim == 0:
+        return _variance(values), [], ()
+    if values.shape == (size,):
+        return _variance(values[request.bands]), [], ()
+    if values.shape == (size, size):
+        return _covariance(values[np.ix_(request.bands, request.bands)]), [], ()
+    raise ValueError(f"noise of shape {values.shape} fits no band axis: {forms}")
 
 
-def _noise_bands(array: xr.DataArray, request: Request, model_bands: Bands, tolerance: float) -> np.ndarray:
-    described = describe_bands(array, request.band_dim)
+def _noise_bands(
+    array: xr.DataArray, described: Bands, request: Request, model_bands: Bands, tolerance: float
+) -> np.ndarray:
     if described.wavelength is not None and model_bands.wavelength is not None:
-        return match_bands(model_bands, described, tolerance)
+        return match_bands(model_bands, described, tolerance, "the noise")
     if array.sizes[request.band_dim] != request.cube.sizes[request.band_dim]:
         raise ValueError(
             f"noise has {array.sizes[request.band_dim]} bands, the cube {request.cube.sizes[request.band_dim]}, and no "
@@ -286,8 +347,20 @@ def _on_pixels(array: xr.DataArray, request: Request, what: str, banded: bool = 
     for dim in set(array.dims) & set(pixel_dims):
         if array.sizes[dim] != moved.sizes[dim]:
             raise ValueError(f"{what} has {array.sizes[dim]} along {dim!r}, the cube {moved.sizes[dim]}")
-        if dim in array.coords and dim in moved.coords and not np.array_equal(array[dim].values, moved[dim].values):
+        if dim in array.coords and dim in moved.coords and not _same_places(array[dim].values, moved[dim].values):
             raise ValueError(f"{what} has other coordinates along {dim!r} than the cube: reindex it to the cube's")
     bare = array.drop_vars(list(array.coords))
     full = bare.expand_dims({d: moved.sizes[d] for d in pixel_dims if d not in array.dims})
     return full.transpose(*pixel_dims, *([request.band_dim] if banded else []))
+
+
+def _same_places(given: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether coordinates (n,) are equal, numbers but for rounding."""
+    if np.array_equal(given, wanted):
+        return True
+    if given.dtype.kind not in "iuf" or wanted.dtype.kind not in "iuf":
+        return False
+    places = wanted.astype(np.float64)
+    steps = np.abs(np.diff(places))
+    tolerance = GRID_TOLERANCE * steps.min() if steps.size else 1e-6 * np.abs(places).max()
+    return bool((np.abs(given - places) <= tolerance).all())

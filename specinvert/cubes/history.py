@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 
 def with_history(attrs: Mapping[Any, Any], done: str) -> dict[Any, Any]:
     """The attributes with one line more in their ``history``: when, by which version, and what was ``done``."""
@@ -13,5 +15,10 @@ def with_history(attrs: Mapping[Any, Any], done: str) -> dict[Any, Any]:
 
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     line = f"{stamp} specinvert {__version__} {done}"
-    earlier = attrs.get("history")
-    return {**attrs, "history": f"{earlier}\n{line}" if earlier else line}
+    return {**attrs, "history": "\n".join(filter(None, (earlier_history(attrs), line)))}
+
+
+def earlier_history(*holders: Mapping[Any, Any]) -> str:
+    """The ``history`` of all these attributes as one text, what several of them say told once."""
+    texts = ["\n".join(map(str, np.ravel(attrs.get("history", ())))) for attrs in holders]
+    return "\n".join(dict.fromkeys(filter(None, texts)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Output:
 
     ``kind`` is the output asked for, ``level`` its number (0.05 of "q05"), ``index`` the parameter it belongs to (None:
     all), ``core_dims`` follow the cube's own dimensions, ``dtype`` None is the cube's float type, ``count`` the number
-    of draws or modes.
+    of draws or modes, ``asked`` the name by which the user asked for it.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Output:
     dtype: np.dtype | None = None
     level: float = 0.0
     count: int = 0
+    asked: str = ""
 
 
 _PER_PARAMETER: dict[str, tuple[tuple[str, str], ...]] = {
@@ -95,16 +96,16 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     wanted: list[Output] = []
     for kind in ("mean", "std"):
         if kind in asked:
-            wanted += _of_parameters(_PER_PARAMETER[kind], parameters)
+            wanted += _asked(kind, _of_parameters(_PER_PARAMETER[kind], parameters))
     for name in dict.fromkeys(asked):
         for pattern, variables in _LEVELS:
             found = pattern.fullmatch(name)
             if found:
-                wanted += _of_parameters(variables, parameters, found[1])
-        wanted += _counted(name, parameters)
+                wanted += _asked(name, _of_parameters(variables, parameters, found[1]))
+        wanted += _asked(name, _counted(name, parameters))
     if "mode" in asked:
-        wanted += _of_parameters(_PER_PARAMETER["mode"], parameters)
-    wanted += [output for name, output in _WHOLE.items() if name in asked]
+        wanted += _asked("mode", _of_parameters(_PER_PARAMETER["mode"], parameters))
+    wanted += [replace(output, asked=name) for name, output in _WHOLE.items() if name in asked]
     if not wanted:
         raise ValueError(f"outputs {list(asked)} need parameters, and this model has none: ask for 'latent'")
     names = [o.name for o in wanted]
@@ -112,6 +113,10 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     if clashing:
         raise ValueError(f"a parameter's name collides with an output: {clashing}; rename the parameter")
     return wanted
+
+
+def _asked(name: str, outputs: Iterable[Output]) -> list[Output]:
+    return [replace(output, asked=name) for output in outputs]
 
 
 def _counted(name: str, parameters: Sequence[str]) -> list[Output]:

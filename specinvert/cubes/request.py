@@ -19,15 +19,15 @@ logger = logging.getLogger(__name__)
 class Request:
     """A cube ready for the engine.
 
-    ``bands`` index its bands in the model's order, ``fill`` stands for nodata. ``remark`` says which of them count as
-    missing, empty where none does.
+    ``bands`` index its bands in the model's order, ``fill`` stands for nodata. ``remarks`` say what was assumed of
+    wavelengths, and which bands count as missing.
     """
 
     cube: xr.DataArray
     band_dim: str
     bands: np.ndarray
     fill: float | None
-    remark: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def dtype(self) -> np.dtype:
@@ -64,16 +64,22 @@ def read_request(
         raise ValueError(f"tolerance={tolerance!r} must be a finite number of nanometres, 0 or more")
     require_unpacked(cube)
     check_units(spectra_units, cube.attrs.get("units"), "the cube")
-    index = match_bands(bands, describe_bands(cube, dim), tolerance)
-    cube, remark = _without_bad(require_one_band_chunk(cube, dim, rechunk), dim, index)
-    return Request(cube, dim, index, fill_value(cube), remark)
+    offered = describe_bands(cube, dim)
+    index = match_bands(bands, offered, tolerance)
+    cube, remarks = _without_bad(require_one_band_chunk(cube, dim, rechunk), dim, index)
+    return Request(cube, dim, index, fill_value(cube), (*remark_on_unit(offered), *remarks))
 
 
-def _without_bad(cube: xr.DataArray, dim: str, index: np.ndarray) -> tuple[xr.DataArray, str]:
+def remark_on_unit(bands: Bands, of: str = "") -> tuple[str, ...]:
+    """What was assumed of wavelengths ``of`` something that came without units; empty where nothing was."""
+    return (f"wavelengths{of and f' of {of}'} without units taken as {bands.unit}",) if bands.guessed else ()
+
+
+def _without_bad(cube: xr.DataArray, dim: str, index: np.ndarray) -> tuple[xr.DataArray, tuple[str, ...]]:
     """The cube with NaN in bands marked bad, where the model uses any, and a remark on them."""
     good = read_good(cube, dim)
     if good is None or good[index].all():
-        return cube, ""
+        return cube, ()
     count = int((~good[index]).sum())
     if count == index.size:
         raise ValueError(
@@ -85,7 +91,7 @@ def _without_bad(cube: xr.DataArray, dim: str, index: np.ndarray) -> tuple[xr.Da
     masked.encoding = dict(cube.encoding)
     remark = f"{count} of {index.size} bands are marked bad in the cube (good is False) and count as missing"
     logger.info("%s", remark)
-    return masked, remark
+    return masked, (remark,)
 
 
 def require_unpacked(cube: xr.DataArray) -> None:

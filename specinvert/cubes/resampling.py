@@ -151,7 +151,7 @@ def resample_noise(
     size = found.sizes[dim]
     if isinstance(noise, xr.DataArray) and noise.ndim == 1:
         own = describe_bands(noise, str(noise.dims[0]))
-        noise = noise.values[match_bands(describe_bands(found, dim), own)]
+        noise = noise.values[match_bands(describe_bands(found, dim), own, of="the noise")]
     values = np.asarray(noise)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"noise must be numbers, not {values.dtype} ({noise!r:.60})")

@@ -19,6 +19,7 @@ from ..gllim.estimator import check_responsibilities, check_weights
 from ..gllim.transforms import Transforms
 from .bands import Bands, describe_bands, find_band_dim
 from .chunks import PERSIST_BYTES, DaskChunks, delayed_chunks
+from .history import earlier_history
 from .labels import find_spectra, is_lazy, listed, require_numbers, require_one_band_chunk
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,8 @@ class TrainingSet:
     """What training needs of a labelled Dataset.
 
     ``attrs`` are those of the parameters, ``low`` and ``high`` (L_t,) their ranges; the source holds ``transforms`` of
-    them. ``n_responsibilities`` is K where responsibilities came along.
+    them. ``n_responsibilities`` is K where responsibilities came along, ``history`` is that of the Dataset and its
+    spectra.
     """
 
     source: ChunkSource
@@ -42,6 +44,7 @@ class TrainingSet:
     transforms: Transforms
     low: np.ndarray
     high: np.ndarray
+    history: str
 
 
 def read_training(
@@ -121,6 +124,7 @@ def read_training(
         transforms=settled,
         low=ranges[0],
         high=ranges[1],
+        history=earlier_history(training.attrs, array.attrs),
     )
 
 

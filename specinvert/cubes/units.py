@@ -43,7 +43,7 @@ def check_units(expected: str | None, given: str | None, what: str) -> None:
     """Raise where two units are both known and contradict each other.
 
     Spellings of a plain fraction ("1", "", "reflectance", "unitless", ...) are one unit, and so are "%" and
-    "percent"; others are compared without regard to case and blanks.
+    "percent", and those of each unit of length; others are compared without regard to case and blanks.
 
     Parameters
     ----------
@@ -71,4 +71,4 @@ def check_units(expected: str | None, given: str | None, what: str) -> None:
 
 def _canonical(unit: str) -> str:
     text = " ".join(unit.lower().split())
-    return _SAME.get(text, text)
+    return _SAME.get(text) or length_unit(unit) or text

@@ -3,7 +3,7 @@
 Means and deviations of parameters with transforms of their own are exact to 1e-6 of the deviation or of the distance of
 the bounds, their correlations to 2e-4. Compositions of two or three parts that vary little are summed over products of
 Gauss-Hermite rules. Other compositions, their quantiles, and covariances of two compositions are averages over
-``DRAWS`` quasi-random draws from each component, the same for all: a row's results do not depend on the others. Up to
+``DRAWS`` quasi-random draws from each component, the same for all: a row depends on the others by rounding alone. Up to
 four parts, draws leave means off by some 0.005 of the deviation and variances by 0.01 to 0.05 of themselves, the more
 the rarer a part is.
 """

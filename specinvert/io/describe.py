@@ -21,6 +21,8 @@ from .open import choose_reader, open_cube
 
 _Open = Callable[[Chunks], xr.DataArray]
 _SHOWN = 20
+_HISTORY = 3
+"""Lines of a history that are told, the last."""
 _WHOLE_BYTES = 50_000_000
 """Cubes up to this size are read whole for the share of missing values; of others, windows."""
 _WINDOWS, _WINDOW_PIXELS = 9, 4096
@@ -54,7 +56,7 @@ def describe_file(path: str | os.PathLike[str], variable: str | None = None, rea
 
 def _of_dataset(path: Path) -> list[str]:
     data = with_metadata(open_group(path))
-    lines = [f"{path}: {_sizes(data.sizes)}, {_bytes(_on_disk(path))} on disk", "  reader netcdf"]
+    lines = [f"{path}: {_sizes(data.sizes)}, {_bytes(_on_disk(path))} on disk", "  reader netcdf", *_origin(data)]
     for name in list(data.data_vars)[:_SHOWN]:
         array = data[name]
         units = array.attrs.get("units")
@@ -69,6 +71,17 @@ def _of_dataset(path: Path) -> list[str]:
         lines.append(f"  and {len(data.data_vars) - _SHOWN} more variables")
     named = {str(array.attrs.get("grid_mapping", "spatial_ref")).split()[0].rstrip(":") for array in data.values()}
     return lines + _place(data.set_coords([name for name in named if name in data.data_vars]))
+
+
+def _origin(data: xr.Dataset) -> list[str]:
+    """What made a Dataset, such as maps: source, training ranges and the last lines of the history."""
+    lines = [
+        f"  {key.replace('_', ' ')} {data.attrs[key]}" for key in ("source", "training_ranges") if key in data.attrs
+    ]
+    history = str(data.attrs.get("history", "")).splitlines()
+    if len(history) > _HISTORY:
+        lines.append(f"  {len(history) - _HISTORY} earlier lines of history")
+    return lines + [f"  history {line}" for line in history[-_HISTORY:]]
 
 
 def _unread(array: xr.DataArray, chunks: Chunks) -> xr.DataArray:

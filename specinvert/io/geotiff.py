@@ -31,6 +31,7 @@ _COG = {
     "statistics": "yes",
 }
 _CACHE_BYTES = 64 << 20
+"""GDAL would keep the whole of a file in memory, up to a share of the machine's."""
 _NO_TAGS = frozenset(
     {"Conventions", "units", "_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping", "coordinates"}
 )
@@ -85,7 +86,7 @@ def geotiff_files(maps: xr.Dataset, path: Path) -> Iterator[Write]:
         wanted[path.with_name(flag_name(path))] = [FLAG], {**profile, "dtype": maps[FLAG].dtype}, "nearest"
     plain = {final: final.with_name(f".plain-{final.name}") for final in wanted}
     try:
-        with ExitStack() as stack:
+        with rasterio.Env(GDAL_CACHEMAX=_CACHE_BYTES), ExitStack() as stack:
             bands: dict[Hashable, tuple[Any, int]] = {}
             for final, (members, options, _) in wanted.items():
                 bands |= _bands(stack, plain[final], maps[members], options)

@@ -46,7 +46,8 @@ class Model:
     where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
     inverter. Log-likelihoods are those of the first member. ``recalibration`` holds levels (M,) and, for each
     parameter, the raw levels (L_t, M) of the posterior to ask for instead; ``training_noise`` the standard deviations
-    (D,) that training added to the spectra, ``held_out`` spectra (m, D) of training that ``log_tail`` is of.
+    (D,) that training added to the spectra, ``held_out`` spectra (m, D) of training that ``log_tail`` is of,
+    ``training`` the history of the training set, a line for each step.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -69,6 +70,7 @@ class Model:
     recalibration: tuple[np.ndarray, np.ndarray] | None = None
     training_noise: np.ndarray | None = None
     held_out: np.ndarray | None = None
+    training: str = ""
 
     @property
     def theta(self) -> GLLiMParameters:
@@ -133,6 +135,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "n_removed": model.n_removed,
         "bics": {str(n_latent): value for n_latent, value in model.bics.items()},
         "settings": model.settings,
+        "training": model.training,
     }
     dataset = xr.Dataset(
         variables,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise
 from operator import index
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..cubes.bands import Bands, describe_bands, find_band_dim
+from ..cubes.history import with_history
 from ..cubes.labels import require_flags, require_numbers, require_one_band_chunk, training_spectra
 from ..gllim.threads import one_blas_thread
 from .base import Chain, Draws, Nuisance
@@ -31,6 +32,7 @@ GROUP = 64
 PIECE_VALUES = 2**17
 """About how many numbers are changed at a time, in whole groups, so that temporaries stay in the cache."""
 DRAW_DIM = "draw"
+_TOLD = 4
 
 Labelled = TypeVar("Labelled", xr.Dataset, xr.DataArray)
 
@@ -76,7 +78,7 @@ def apply(
     Returns
     -------
     The same kind of object with the spectra changed: float32 if they were, else float64; in their units, with their
-    attributes and all coordinates.  NaN stays NaN.
+    attributes and all coordinates; ``history`` tells what was applied.  NaN stays NaN.
 
     Raises
     ------
@@ -109,6 +111,8 @@ def apply(
     records: tuple[Record, ...] = tuple(_records(chain, units)) if record else ()
     _require_free(training, [*(() if repeat is None else (DRAW_DIM,)), *(r.name for r in records)])
 
+    copies = "" if repeat is None else f", {repeat} draws of each"
+    done = f"nuisance {' | '.join(map(_told, chain.steps))}, seed {start}{copies}"
     native = array.dtype.newbyteorder("=")
     dtype = native if native == np.float32 else np.dtype(np.float64)
     kernel = NuisanceKernel(ready, bands, start, dtype, records)
@@ -116,8 +120,19 @@ def apply(
     changed, *drawn = _apply_kernel(variable, dim, kernel)
     recorded = {r.name: values for r, values in zip(records, drawn, strict=True)}
     if isinstance(training, xr.Dataset):
-        return training.assign({array.name: changed}).assign_coords(recorded)
-    return xr.DataArray(changed, coords=array.coords, name=array.name).assign_coords(recorded)
+        result = training.assign({array.name: changed}).assign_coords(recorded)
+        return result.assign_attrs(with_history(training.attrs, done))
+    bare = xr.DataArray(changed, coords=array.coords, name=array.name).assign_coords(recorded)
+    return bare.assign_attrs(with_history(array.attrs, done))
+
+
+def _told(step: Nuisance) -> str:
+    """A nuisance and its settings in few words: long ones by their number."""
+    if not is_dataclass(step):
+        return type(step).__name__
+    settings = {f.name: getattr(step, f.name) for f in fields(step) if f.repr}
+    said = [f"{name}={repr(v) if np.size(v) <= _TOLD else f'{np.size(v)} values'}" for name, v in settings.items()]
+    return f"{type(step).__name__}({', '.join(said)})"
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,7 @@ def _require_units(owner: ThinCloud | Haze, expected: str, given: str | None) ->
 def _partners(bands: Bands, own: Bands, tolerance: float) -> NDArray[np.intp]:
     """Positions in the background of the spectra's bands."""
     try:
-        return match_bands(bands, own, tolerance)
+        return match_bands(bands, own, tolerance, of="the background")
     except ValueError as error:
         raise ValueError(
             "the background does not have the bands of the spectra (in what follows it is the cube, they are the "

@@ -42,7 +42,11 @@ class Given:
 
     def at(self, place: Mapping[Hashable, int]) -> Given:
         """What holds for one pixel."""
-        known = None if self.known is None else {str(name): _at(value, place) for name, value in self.known.items()}
+        known = self.known
+        if isinstance(known, xr.Dataset):
+            known = known.isel({dim: place[dim] for dim in known.dims if dim in place}).compute()
+        elif known is not None:
+            known = {str(name): _at(value, place) for name, value in known.items()}
         return Given(_at(self.noise, place), known, self.options, self.origin)
 
     def conditions(self, request: Request, model: Model) -> Conditions:
@@ -72,7 +76,10 @@ class Given:
         said = [] if self.noise is None else [f"noise {_shown(self.noise)} beyond the model's"]
         if self.options.get("noise_includes_training"):
             said = [f"noise {_shown(self.noise)}, that of training included"]
-        said += [f"{name} = {_shown(value)} known" for name, value in (self.known or {}).items()]
+        known = {} if self.known is None else self.known
+        if isinstance(known, xr.Dataset):
+            known = {name: array for name, array in known.variables.items() if name not in known.dims}
+        said += [f"{name} = {_shown(value)} known" for name, value in known.items()]
         origin = f" ({self.origin})" if self.origin else ""
         if said:
             return [f"A click is computed with {', '.join(said)}{origin}."]
@@ -124,9 +131,9 @@ def _at(value: Any, place: Mapping[Hashable, int]) -> Any:
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return " to ".join(_shown(part) for part in value)
+        return " to ".join("any" if part is None else _shown(part) for part in value)
     if np.ndim(value) == 0:
         return f"{float(value):.6g}"
-    if isinstance(value, xr.DataArray):
+    if isinstance(value, xr.DataArray | xr.Variable):
         return f"by {', '.join(map(str, value.dims))}"
     return "of each band" if np.ndim(value) == 1 else "as a covariance"
