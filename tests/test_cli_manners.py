@@ -1,6 +1,7 @@
 """Manners of the real command: stopping and going on, silence, plain output, files kept from harm, full disks."""
 
 import contextlib
+import logging
 import os
 import pty
 import re
@@ -324,3 +325,11 @@ def test_the_list_of_commands_has_whole_sentences_at_eighty_columns() -> None:
     lines = listed.splitlines()
     assert [line.split()[0] for line in lines] == sorted(main.commands)
     assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("option", ["-q", "-v", "-vv"])
+def test_a_run_within_python_leaves_the_level_of_the_package_s_loggers(option: str) -> None:
+    logger = logging.getLogger("specinvert")
+    before = logger.level
+    assert run(option, "info", "nothing.nc").exit_code == 1
+    assert logger.level == before

@@ -27,6 +27,7 @@ class Console:
         self._last = -LOG_SECONDS
         self._lock = threading.RLock()
         self._told: set[str] = set()
+        self._listening = False
 
     def say(self, text: str) -> None:
         """A line of its own, where the progress was."""
@@ -70,8 +71,10 @@ class Console:
                 self._shown = 0
 
     def set_level(self, level: int) -> None:
-        """Verbosity, also that of the package's loggers."""
+        """Verbosity, also that of the package's loggers while the console listens to them."""
         self.level = level
+        if not self._listening:
+            return
         levels = {0: logging.WARNING, 1: logging.INFO}
         logging.getLogger("specinvert").setLevel(
             logging.ERROR if level < 0 else levels.get(level, logging.DEBUG),
@@ -84,6 +87,7 @@ class Console:
         earlier = logger.level
         handler = _Handler(self)
         logger.addHandler(handler)
+        self._listening = True
         self.set_level(self.level)
         try:
             with warnings.catch_warnings():
@@ -94,6 +98,7 @@ class Console:
                 yield
         finally:
             self.clear()
+            self._listening = False
             logger.removeHandler(handler)
             logger.setLevel(earlier)
 
