@@ -9,7 +9,7 @@ import click
 
 from .base import Command, Session
 from .options import BAND_DIM, FIGURE, FILE, SCHEDULER, TABLE, Integers, Names
-from .work import check_model_target, check_targets, cluster, require_spectra, tell_written, write_table
+from .work import check_model_target, check_targets, cluster, kept_by, require_spectra, tell_written, write_table
 
 
 @click.command(cls=Command, short_help="Choose the numbers of components and latent dimensions.")
@@ -73,7 +73,7 @@ def select(
     if plot is not None:
         require_figure(plot)
     session = Session.current()
-    session.kept = lambda: _kept(checkpoint)
+    session.kept = lambda: kept_by(checkpoint, "table", "selection", "the finished fits")
 
     def progress(label: str, done: int, count: int) -> None:
         if session.stopped.is_set():
@@ -100,11 +100,3 @@ def select(
     click.echo(format_selection(found.table, criterion))
     click.echo(f"best by {criterion}: K = {found.best['n_components']}, L_w = {found.best['n_latent']}")
     tell_written((output, plot, best))
-
-
-def _kept(checkpoint: Path | None) -> str:
-    if checkpoint is None:
-        return "no table was written; with --checkpoint FILE a stopped selection can go on later"
-    if not checkpoint.exists():
-        return f"no table was written, and {checkpoint} keeps nothing yet; run the same command again"
-    return f"no table was written; {checkpoint} keeps the finished fits, run the same command again to go on"

@@ -10,7 +10,7 @@ import click
 from .base import Command, Session
 from .config import config_option, config_text, write_config
 from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, SCHEDULER, Latent, Names
-from .work import check_model_target, cluster, em_progress, require_spectra
+from .work import check_model_target, cluster, em_progress, kept_by, require_spectra
 
 
 @click.command(cls=Command, short_help="A model from simulated spectra and their parameters.")
@@ -116,7 +116,7 @@ def train(
     from .values import read_transforms
 
     session = Session.current()
-    session.kept = lambda: _kept(checkpoint)
+    session.kept = lambda: kept_by(checkpoint, "model", "training", "the state of EM")
     check_model_target(output)
     text = config_text(output)
     inverter = GLLiMInverter(
@@ -202,11 +202,3 @@ def _open(training: Path) -> Any:
     from ..io.tables import open_dataset
 
     return open_dataset(require_spectra(training))
-
-
-def _kept(checkpoint: Path | None) -> str:
-    if checkpoint is None:
-        return "no model was written; with --checkpoint FILE a stopped training can go on later"
-    if not checkpoint.exists():
-        return f"no model was written, and {checkpoint} keeps nothing yet; run the same command again"
-    return f"no model was written; {checkpoint} keeps the state of EM, run the same command again to go on"

@@ -80,6 +80,15 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
 
 
+def kept_by(checkpoint: Path | None, result: str, run: str, content: str) -> str:
+    """What a stopped run leaves behind: no ``result``, and in its checkpoint, where there is one, ``content``."""
+    if checkpoint is None:
+        return f"no {result} was written; with --checkpoint FILE a stopped {run} can go on later"
+    if not checkpoint.exists():
+        return f"no {result} was written, and {checkpoint} keeps nothing yet; run the same command again"
+    return f"no {result} was written; {checkpoint} keeps {content}, run the same command again to go on"
+
+
 def require_spectra(path: Path) -> Path:
     """The path, of what is to hold spectra; ValueError where it is a model, as arguments in the wrong order make it."""
     from ..io.model import is_model

@@ -13,7 +13,7 @@ import xarray as xr
 
 from ..gllim.transforms import Transforms
 from .bands import Bands, check_units, describe_bands, match_bands
-from .labels import is_lazy, listed, require_numbers
+from .labels import grid_tolerance, is_lazy, listed, require_numbers
 from .outputs import Output
 from .request import Request, remark_on_unit
 
@@ -23,8 +23,6 @@ NOT_TRUNCATED = frozenset(
     {"hdi_lower", "hdi_upper", "mode", "n_modes", "modes", "mode_mass", "draws", "entropy", "residual", "fit_rmse"}
 )
 """Outputs that are not to be had where a parameter is known by an interval."""
-GRID_TOLERANCE = 0.05
-"""Coordinates of pixels are those of the cube where they differ by no more than this share of their smallest step."""
 NOISE, VALUE, LOW, HIGH, TRUTH = "noise", "value", "low", "high", "truth"
 
 
@@ -360,7 +358,4 @@ def _same_places(given: np.ndarray, wanted: np.ndarray) -> bool:
         return True
     if given.dtype.kind not in "iuf" or wanted.dtype.kind not in "iuf":
         return False
-    places = wanted.astype(np.float64)
-    steps = np.abs(np.diff(places))
-    tolerance = GRID_TOLERANCE * steps.min() if steps.size else 1e-6 * np.abs(places).max()
-    return bool((np.abs(given - places) <= tolerance).all())
+    return bool((np.abs(given - wanted.astype(np.float64)) <= grid_tolerance(wanted)).all())

@@ -10,6 +10,9 @@ import xarray as xr
 
 from .bands import find_band_dim, is_wavelength_name
 
+GRID_TOLERANCE = 0.05
+"""Coordinates agree when they differ by less than this share of their smallest step."""
+
 
 def listed(names: Iterable[Hashable], limit: int = 12) -> str:
     """Names for an error message, shortened."""
@@ -125,3 +128,10 @@ def require_one_band_chunk(array: xr.DataArray, band_dim: str, rechunk: str | No
         f"band dimension {band_dim!r} is split into {len(chunks[band_dim])} chunks; use "
         f".chunk({{{band_dim!r}: -1}}) ({gigabytes:.2g} GB a chunk) or rechunk='auto'"
     )
+
+
+def grid_tolerance(places: np.ndarray) -> float:
+    """By how much coordinates may differ from these (n,), numbers, and still be the same but for rounding."""
+    places = places.astype(np.float64)
+    steps = np.abs(np.diff(places))
+    return float(GRID_TOLERANCE * steps.min() if steps.size else 1e-6 * np.abs(places).max())

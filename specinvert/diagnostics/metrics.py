@@ -19,10 +19,8 @@ from typing import overload
 import numpy as np
 import xarray as xr
 
+from specinvert.cubes.labels import grid_tolerance
 from specinvert.diagnostics.truth import KNOWN, is_given
-
-GRID_TOLERANCE = 0.05
-"""Coordinates agree when they differ by less than this share of their smallest step."""
 
 _OUTPUT_NAMES = frozenset(
     {"quality_flag", "n_modes", "covariance", "latent", "entropy", "residual", "fit_rmse", "log_evidence"}
@@ -208,7 +206,7 @@ def paired(estimate: xr.DataArray, truth: xr.DataArray, name: str = "estimate") 
     """Bring two arrays to the same dimension order, float64 and no coordinates, to pair by position.
 
     Raises ValueError if dimensions, sizes or coordinates differ; coordinates are compared within
-    `GRID_TOLERANCE`, so rounding in the last digits neither shrinks arrays nor raises.
+    `grid_tolerance`, so rounding in the last digits neither shrinks arrays nor raises.
     """
     if set(estimate.dims) != set(truth.dims):
         raise ValueError(f"{name} has dimensions {estimate.dims} but its truth {truth.dims}; make them equal")
@@ -234,9 +232,8 @@ def _require_same_grid(first: np.ndarray, second: np.ndarray, what: str) -> None
     if not (np.issubdtype(first.dtype, np.number) and np.issubdtype(second.dtype, np.number)):
         raise ValueError(f"{what} differs from the truth's; {advice}")
     steps = np.abs(np.diff(second.astype(np.float64)))
-    tolerance = GRID_TOLERANCE * steps.min() if steps.size else 1e-6 * np.abs(second).max()
     gap = np.abs(first.astype(np.float64) - second.astype(np.float64)).max()
-    if not gap <= tolerance:
+    if not gap <= grid_tolerance(second):
         raise ValueError(
             f"{what} differs from the truth's by up to {gap:g} (step {steps.min(initial=np.inf):g}); {advice}"
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from specinvert.cubes.given import HIGH, LOW, NOTHING, Conditions, read_conditions, without_training
+from specinvert.cubes.given import Conditions, read_conditions, without_training
 from specinvert.cubes.request import Request
 from specinvert.io.model import Model
 
@@ -113,12 +113,6 @@ def _words(command: str) -> list[str]:
         return shlex.split(command)
     except ValueError:
         return []
-
-
-def is_interval(conditions: Conditions) -> bool:
-    """Whether a parameter is known by an interval."""
-    there = np.isfinite(conditions.low).any() or np.isfinite(conditions.high).any()
-    return conditions is not NOTHING and bool(there or any(e.role in (LOW, HIGH) for e in conditions.extras))
 
 
 def _at(value: Any, place: Mapping[Hashable, int]) -> Any:

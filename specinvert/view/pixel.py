@@ -20,7 +20,7 @@ from specinvert.diagnostics.marginals import Marginal, intervals, marginals, nee
 from specinvert.diagnostics.metrics import paired
 from specinvert.diagnostics.spectrum_plots import noise_variance
 
-from .given import Given, is_interval
+from .given import Given
 from .maps import Layer, MapSource
 from .picture import Picture
 
@@ -205,7 +205,7 @@ class PixelReader:
         observed = observed if self.request.fill is None else np.where(observed == self.request.fill, np.nan, observed)
         conditions = given.conditions(replace(self.request, cube=cube), model)
         arguments = given.arguments(conditions, model, self.band_dim)
-        if is_interval(conditions):
+        if conditions.has_interval:
             found = self.inverter.invert(cube, outputs=needed_outputs(model), **arguments)
             if not np.isfinite(found[model.names[0]]):
                 return Spectrum(axis, observed), None, [TOO_FEW]
