@@ -20,7 +20,7 @@ from dask.callbacks import Callback
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from .cubes.chunks import DaskChunks, active_client
+from .cubes.chunks import DaskChunks, active_client, large_graphs
 from .cubes.outputs import OUTPUTS, declare_outputs
 from .cubes.resampling import resample
 from .cubes.training import read_training
@@ -274,7 +274,7 @@ def _compute(tasks: dict[int, Any], take: Callable[[int, Fitted], None]) -> None
         return
     from distributed import as_completed
 
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):  # the data go along once
+    with large_graphs():  # the data go along once
         futures = client.compute(list(tasks.values()))
     for future, result in as_completed(futures, with_results=True):
         take(numbers_of[future.key], result)
