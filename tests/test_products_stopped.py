@@ -206,3 +206,24 @@ def test_a_netcdf_file_is_written_under_the_lock_that_cubes_are_read_under(
     monkeypatch.setattr("xarray.backends.netCDF4_.get_write_lock", refuse)
     specinvert.save_maps(slow_maps(0.0), tmp_path / "maps.nc")
     assert values(tmp_path / "maps.nc")["water"][-1, -1] == 119 + 59
+
+
+def test_a_stop_is_told_where_what_is_left_cannot_be_removed_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(maps: xr.Dataset, store: Path, **options: object) -> None:
+        (Path(store) / "written by a thread").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    def filling(path: Path) -> None:
+        raise OSError(39, "Directory not empty", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(xr.Dataset, "to_zarr", stopped)
+        patch.setattr("specinvert.io.writers.shutil.rmtree", filling)
+        with pytest.raises(KeyboardInterrupt):
+            specinvert.save_maps(slow_maps(0.0), tmp_path / "maps.zarr")
+    assert not (tmp_path / "maps.zarr").exists()
+    specinvert.save_maps(slow_maps(0.0), tmp_path / "maps.zarr")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["maps.zarr"]
+    assert same(values(tmp_path / "maps.zarr"), {n: a.values for n, a in slow_maps(0.0).compute().data_vars.items()})

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,8 @@ def kept_blocks(
         yield run
     except BaseException:
         if folder.exists() and not any(folder.glob("block-*")):
-            shutil.rmtree(folder)
+            with suppress(OSError):  # threads of Zarr write on for a moment
+                shutil.rmtree(folder)
         raise
     shutil.rmtree(folder)
 

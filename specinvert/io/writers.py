@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -145,7 +145,11 @@ def _write_lazy(maps: xr.Dataset, write: Write, leave: set[str]) -> None:
 
 @contextmanager
 def _file(open_file: _OpenFile, maps: xr.Dataset, path: Path, made: list[str]) -> Iterator[Write]:
-    """A new file in a folder that outlives a failure; the file does not."""
+    """A new file in a folder that outlives a failure; the file does not.
+
+    Threads of Zarr write on for a moment after a stop, so that its folder may not be empty yet: that hides no stop, and
+    what is left goes when the run is taken up again.
+    """
     remains = [path.with_name(name) for name in made]
     for remain in remains:
         _remove(remain)
@@ -154,7 +158,8 @@ def _file(open_file: _OpenFile, maps: xr.Dataset, path: Path, made: list[str]) -
             yield write
     except BaseException:
         for remain in remains:
-            _remove(remain)
+            with suppress(OSError):
+                _remove(remain)
         raise
 
 
