@@ -14,7 +14,7 @@ import xarray as xr
 from .cubes.outputs import DEFAULT_OUTPUTS, OUTPUTS, declare_outputs
 from .cubes.resampling import resample
 from .cubes.training import read_training
-from .diagnostics.calibration import Recalibration
+from .diagnostics.recalibration import Recalibration
 from .fitting import add_noise, fit_model
 from .gllim.committee import member_settings
 from .gllim.parameters import GLLiMParameters
@@ -49,7 +49,7 @@ class GLLiMInverter:
     algorithm : ``"general"`` EM, or a variant that treats less of the latents as missing: ``"marginal"``, ``"ecm"`` or
         ``"aecm"``.
     init : start of EM: ``"kmeans"`` on the parameters, ``"kmeans-joint"``, ``"kmeans-spectra"``, ``"gmm"``, or a
-        GLLiMParameters to go on from.
+        GLLiMParameters to go on from, which brings its own K.
     n_init : starts to try, the greatest likelihood is kept.
     max_iter, tol : stop after max_iter iterations, or when one gains less than tol nats a sample (0: never).
     reg_covar : no variance falls below this share of the band's or parameter's own variance.

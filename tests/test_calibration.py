@@ -9,9 +9,7 @@ import xarray as xr
 from scipy.special import ndtr
 
 from specinvert.diagnostics.calibration import (
-    GRID,
     LEVELS,
-    Recalibration,
     calibration_table,
     coverage,
     pit_histogram,
@@ -20,6 +18,7 @@ from specinvert.diagnostics.calibration import (
 from specinvert.diagnostics.calibration_plots import plot_calibration
 from specinvert.diagnostics.metrics import format_table
 from specinvert.diagnostics.plots import save_figure
+from specinvert.diagnostics.recalibration import GRID, Recalibration
 
 
 def samples(**values):

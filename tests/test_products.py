@@ -289,3 +289,19 @@ def test_a_swath_is_no_geotiff_until_its_places_are_dropped(tmp_path: Path) -> N
         specinvert.save_maps(maps, tmp_path / "maps.tif")
     specinvert.save_maps(maps.drop_vars(["lat", "lon"]), tmp_path / "maps.tif")
     assert cog_validate(tmp_path / "maps.tif", strict=True, quiet=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "opened_by"), [("scene.nc", "specinvert"), ("scene.zarr", "specinvert"), ("scene.nc", "xarray")]
+)
+def test_maps_are_not_written_over_the_cube_they_come_from(tmp_path: Path, name: str, opened_by: str) -> None:
+    path = tmp_path / name
+    scene = make_cube(dtype=np.float32).to_dataset(name="reflectance")
+    scene.to_netcdf(path) if path.suffix == ".nc" else scene.to_zarr(path, consolidated=False)
+    cube = specinvert.open_cube(path) if opened_by == "specinvert" else xr.open_dataset(path)["reflectance"]
+    maps = model().invert(cube.isel(y=slice(1, None)))
+    with refuses(ValueError, "holds the cube that these maps come from, which would be lost"):
+        specinvert.save_maps(maps, path)
+    kept = specinvert.open_cube(path)
+    np.testing.assert_array_equal(kept, scene["reflectance"])
+    specinvert.save_maps(maps, tmp_path / f"maps{path.suffix}")

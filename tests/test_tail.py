@@ -1,5 +1,6 @@
 """The tail probability of a spectrum, which tells whether it is like the training set."""
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,21 @@ def test_which_are_held_out_depends_on_the_values_alone() -> None:
         assert tails is not None
         found.append(np.sort(tails.tails[:, 0]))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-8)
+
+
+def test_components_that_the_fit_without_them_loses_are_not_told_as_the_fit_s_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spectra, parameters = draw(300, 1)
+    source = ArrayChunks(Chunk(spectra, parameters, np.ones(300)))
+    settings = Settings(20, 0, random_state=0, max_iter=5, tol=0.0)
+    training = train(source, settings)
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, "specinvert"):
+        held_out_tails(source, settings, [training.fit.parameters], training.moments)
+    told = [record for record in caplog.records if "degenerated" in record.message]
+    assert told
+    assert all(record.levelno == logging.DEBUG for record in told)
 
 
 def test_few_spectra_tell_no_level() -> None:

@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .base import Command, Session
-from .options import BAND_DIM, FIGURE, FILE, NOISE, READER, SCHEDULER, SELECT, TABLE, TOLERANCE, TRUTH, VARIABLE, Names
+from .options import (
+    BAND_DIM,
+    FIGURE,
+    FILE,
+    NOISE,
+    PARAMETERS,
+    READER,
+    SCHEDULER,
+    SELECT,
+    SPECTRA,
+    TABLE,
+    TOLERANCE,
+    TRUTH,
+    VARIABLE,
+    Names,
+)
 from .work import check_model_target, check_targets, cluster, require_spectra, tell_written, write_table
 
 if TYPE_CHECKING:
@@ -159,7 +174,7 @@ def rank(
     type=Names(),
     help="Methods to compare.  [default: gllim-0, gllim-1, gllim-bic, jgmm, sir-1, sir-2, rvm, rf, mlp, lut, pls]",
 )
-@click.option("--parameters", type=Names(), help="Parameters to retrieve.  [default: all]")
+@PARAMETERS
 @click.option(
     "--score",
     default="nrmse",
@@ -168,7 +183,7 @@ def rank(
 )
 @click.option("-o", "--output", type=FILE, help="Table of all scores to write (.csv).")
 @FIGURE
-@click.option("--spectra", help="Variable that holds the spectra.  [default: the only one with a band dimension]")
+@SPECTRA
 @BAND_DIM
 @TOLERANCE
 @click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of the methods.")

@@ -65,6 +65,23 @@ NOISE = click.option(
 )
 BANDS = click.option("--bands", metavar="RANGES", help="Use only bands in these ranges, nm: 400-1300,1500-1750.")
 EXCLUDE = click.option("--exclude", metavar="RANGES", help="Leave out bands in these ranges, nm: 1350-1450,1800-1950.")
+SPECTRA = click.option(
+    "--spectra", help="Variable that holds the spectra.  [default: the only one with a band dimension]"
+)
+PARAMETERS = click.option("--parameters", type=Names(), help="Parameters to retrieve.  [default: all]")
+WEIGHTS = click.option("--weights", help="Variable that holds the samples' weights.")
+SIGMA = click.option(
+    "--sigma",
+    type=click.Choice(["iso", "diag", "block", "full"]),
+    default="iso",
+    show_default=True,
+    help="Noise; block finds bands of correlated noise.",
+)
+N_INIT = click.option("--n-init", type=int, default=1, show_default=True, help="Starts to try.")
+MAX_ITER = click.option("--max-iter", type=int, default=100, show_default=True, help="Most iterations of EM.")
+TOL = click.option(
+    "--tol", type=float, default=1e-4, show_default=True, help="Least gain of an iteration, nats a sample."
+)
 TABLE = click.option("-o", "--output", type=FILE, help="Table to write (.csv).")
 TRUTH = click.option("--truth", type=FILE, help="File of true maps on the same grid, drawn beside the estimates.")
 VARIABLE = click.option("--variable", help="Variable that holds the spectra, in a file of several.")

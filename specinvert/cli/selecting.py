@@ -8,7 +8,21 @@ from typing import Any
 import click
 
 from .base import Command, Session
-from .options import BAND_DIM, FIGURE, FILE, SCHEDULER, TABLE, Integers, Names
+from .options import (
+    BAND_DIM,
+    FIGURE,
+    FILE,
+    MAX_ITER,
+    N_INIT,
+    PARAMETERS,
+    SCHEDULER,
+    SIGMA,
+    SPECTRA,
+    TABLE,
+    TOL,
+    WEIGHTS,
+    Integers,
+)
 from .work import check_model_target, check_targets, cluster, kept_by, require_spectra, tell_written, write_table
 
 
@@ -29,21 +43,15 @@ from .work import check_model_target, check_targets, cluster, kept_by, require_s
 @TABLE
 @FIGURE
 @click.option("--model", "best", type=FILE, help="Model file to write (.nc), the best fitted to all samples.")
-@click.option("--spectra", help="Variable that holds the spectra.  [default: the only one with a band dimension]")
-@click.option("--parameters", type=Names(), help="Parameters to retrieve.  [default: all]")
+@SPECTRA
+@PARAMETERS
 @BAND_DIM
-@click.option("--weights", help="Variable that holds the samples' weights.")
+@WEIGHTS
 @click.option("--noise", type=float, help="Add noise of this standard deviation, in units of the spectra.")
-@click.option(
-    "--sigma",
-    type=click.Choice(["iso", "diag", "block", "full"]),
-    default="iso",
-    show_default=True,
-    help="Noise; block finds bands of correlated noise.",
-)
-@click.option("--n-init", type=int, default=1, show_default=True, help="Starts to try.")
-@click.option("--max-iter", type=int, default=100, show_default=True, help="Most iterations of EM.")
-@click.option("--tol", type=float, default=1e-4, show_default=True, help="Least gain of an iteration, nats a sample.")
+@SIGMA
+@N_INIT
+@MAX_ITER
+@TOL
 @click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of starts and noise.")
 @click.option("--checkpoint", type=FILE, help="File that keeps finished fits, to go on from after a stop.")
 @SCHEDULER

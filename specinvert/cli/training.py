@@ -9,7 +9,22 @@ import click
 
 from .base import Command, Session
 from .config import config_option, config_text, write_config
-from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, SCHEDULER, Latent, Names
+from .options import (
+    BAND_DIM,
+    BANDS,
+    DRY_RUN,
+    EXCLUDE,
+    FILE,
+    MAX_ITER,
+    N_INIT,
+    PARAMETERS,
+    SCHEDULER,
+    SIGMA,
+    SPECTRA,
+    TOL,
+    WEIGHTS,
+    Latent,
+)
 from .work import check_model_target, cluster, em_progress, kept_by, require_spectra
 
 
@@ -17,10 +32,10 @@ from .work import check_model_target, cluster, em_progress, kept_by, require_spe
 @click.argument("training", type=FILE)
 @click.option("-o", "--output", type=FILE, required=True, help="Model file to write (.nc).")
 @config_option
-@click.option("--spectra", help="Variable that holds the spectra.  [default: the only one with a band dimension]")
-@click.option("--parameters", type=Names(), help="Parameters to retrieve.  [default: all]")
+@SPECTRA
+@PARAMETERS
 @BAND_DIM
-@click.option("--weights", help="Variable that holds the samples' weights.")
+@WEIGHTS
 @click.option("--sensor", type=FILE, help="Cube, or table of bands, to whose bands the spectra are averaged first.")
 @BANDS
 @EXCLUDE
@@ -44,13 +59,7 @@ from .work import check_model_target, cluster, em_progress, kept_by, require_spe
 @click.option("--components", type=int, default=50, show_default=True, help="K, the number of affine maps.")
 @click.option("--latent", type=Latent(), default=0, show_default=True, help="L_w, latent dimensions.")
 @click.option("--max-latent", type=int, default=10, show_default=True, help="Largest L_w that bic tries.")
-@click.option(
-    "--sigma",
-    type=click.Choice(["iso", "diag", "block", "full"]),
-    default="iso",
-    show_default=True,
-    help="Noise; block finds bands of correlated noise.",
-)
+@SIGMA
 @click.option("--tied-sigma/--no-tied-sigma", help="One noise covariance for all components.")
 @click.option(
     "--gamma",
@@ -69,9 +78,9 @@ from .work import check_model_target, cluster, em_progress, kept_by, require_spe
 )
 @click.option("--ensemble", type=int, default=1, show_default=True, help="Models to fit and average.")
 @click.option("--init", default="kmeans", show_default=True, help="Start: kmeans, kmeans-joint, kmeans-spectra, gmm.")
-@click.option("--n-init", type=int, default=1, show_default=True, help="Starts to try.")
-@click.option("--max-iter", type=int, default=100, show_default=True, help="Most iterations of EM.")
-@click.option("--tol", type=float, default=1e-4, show_default=True, help="Least gain of an iteration, nats a sample.")
+@N_INIT
+@MAX_ITER
+@TOL
 @click.option("--reg-covar", type=float, default=1e-10, show_default=True, help="Least share of variance kept.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of starts, noise and nuisances.")
 @click.option("--drop-missing/--no-drop-missing", help="Leave out samples with NaN.")
@@ -153,7 +162,7 @@ def train(
 @click.argument("training", type=FILE)
 @click.argument("sensor", type=FILE)
 @click.option("-o", "--output", type=FILE, required=True, help="Training set to write (.nc or .zarr).")
-@click.option("--spectra", help="Variable that holds the spectra.  [default: the only one with a band dimension]")
+@SPECTRA
 @BAND_DIM
 @BANDS
 @EXCLUDE

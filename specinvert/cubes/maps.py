@@ -9,6 +9,8 @@ import xarray as xr
 from .outputs import IN_SPECTRA_UNITS, UNITLESS, Output, describe, flag_attrs
 
 CONVENTIONS = "CF-1.11"
+CUBE_FILE = "cube_file"
+"""Key of the encoding of maps that names the file of their cube."""
 REFERENCES = (
     "Deleforge, A., Forbes, F. and Horaud, R. (2015): High-dimensional regression with Gaussian mixtures and "
     "partially-latent response variables. Statistics and Computing 25, 893-911, doi:10.1007/s11222-014-9461-5"
@@ -32,7 +34,10 @@ def label_maps(
     provenance: Mapping[str, str],
     spectra_units: str | None = None,
 ) -> xr.Dataset:
-    """Give every variable its attributes and the cube's grid mapping; ``provenance`` goes on the Dataset."""
+    """Give every variable its attributes and the cube's grid mapping; ``provenance`` goes on the Dataset.
+
+    Where the cube was read from a file, the encoding tells which, so that the maps are not written over it.
+    """
     mapping = grid_mapping_of(cube)
     for output in declared:
         variable = maps[output.name]
@@ -48,6 +53,8 @@ def label_maps(
     names = [_long_name(parameter, attrs) for parameter in parameters]
     title = f"Estimates of {', '.join(names)} from spectra" if names else "Latent dimensions of spectra"
     maps.attrs = {"Conventions": CONVENTIONS, "title": title, **provenance, "references": REFERENCES}
+    if "source" in cube.encoding:
+        maps.encoding[CUBE_FILE] = cube.encoding["source"]
     return maps
 
 

@@ -157,10 +157,12 @@ def run_em(
     progress: Progress | None = None,
     state: State | None = None,
     keep: Callable[[State], None] | None = None,
+    level: int = logging.WARNING,
 ) -> Fit:
     """Fit theta from a start, or go on from a state.
 
-    ``progress(iteration, log_likelihood)`` and ``keep(state)`` are called after each iteration.
+    ``progress(iteration, log_likelihood)`` and ``keep(state)`` are called after each iteration; components that are
+    removed are logged at ``level``.
 
     Raises ValueError when all components degenerate.
     """
@@ -172,7 +174,7 @@ def run_em(
         sums, theta, fixed = problem.start(start, fixed)
         if len(sums.r) < n_asked:
             removed_at.append(-1)
-            logger.warning("start: %d of %d components degenerated and were removed", n_asked - len(sums.r), n_asked)
+            logger.log(level, "start: %d of %d components degenerated and were removed", n_asked - len(sums.r), n_asked)
     else:
         theta, log_likelihoods, removed_at = state.theta, list(state.log_likelihoods), list(state.removed_at)
         n_asked, converged, fixed = state.n_asked, state.converged, Fixed.of(theta)
@@ -184,7 +186,8 @@ def run_em(
         if not kept.all():
             removed_at.append(iteration)
             lost = np.count_nonzero(~kept)
-            logger.warning("iteration %d: %d of %d components degenerated and were removed", iteration, lost, len(kept))
+            message = "iteration %d: %d of %d components degenerated and were removed"
+            logger.log(level, message, iteration, lost, len(kept))
         sums = problem.expectation(theta)
         if not np.isfinite(sums.log_likelihood):
             raise ValueError(

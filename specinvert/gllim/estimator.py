@@ -61,7 +61,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``"aecm"`` (:mod:`specinvert.gllim.variants`): other steps to the same maxima.
     init : ``"kmeans"`` on the parameters (on the spectra where there are none), ``"kmeans-joint"`` on both blocks with
         equal weight, ``"kmeans-spectra"``, ``"gmm"`` (a mixture on the parameters), a GLLiMParameters to go on from, or
-        a :class:`specinvert.gllim.grid.PrincipalGrid`.
+        a :class:`specinvert.gllim.grid.PrincipalGrid`. A GLLiMParameters brings its own K.
     n_init : starts to try; the greatest likelihood is kept.
     max_iter, tol : stop after max_iter iterations, or when one gains less than tol nats a sample (0: never).
     reg_covar : no variance falls below this share of the band's or parameter's own variance (a clip, never added).

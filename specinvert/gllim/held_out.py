@@ -6,6 +6,7 @@ share is held out, theta goes on for a few iterations without it, and its tail p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -111,7 +112,8 @@ def _without(
     problem = replace(problem_of(rest, settings, moments), stopping=Stopping(ITERATIONS, 0.0))
     problem = replace(problem, constraints=replace(problem.constraints, sigma_blocks=theta.constraints.sigma_blocks))
     with one_blas_thread():
-        return run_em(problem, theta, Fixed.of(problem.scaling.inverse().to_user(theta))).parameters
+        fixed = Fixed.of(problem.scaling.inverse().to_user(theta))
+        return run_em(problem, theta, fixed, level=logging.DEBUG).parameters
 
 
 def _tails(theta: GLLiMParameters, spectra: Array) -> Array:

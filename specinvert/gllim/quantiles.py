@@ -14,12 +14,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from .arrays import Array
-from .kernels import compiled
+from .kernels import compiled, inlined
 
 SQRT_HALF = math.sqrt(0.5)
 PEAK = 1.0 / math.sqrt(2.0 * math.pi)
 """Density of the standard normal at zero."""
 EPS = float(np.finfo(float).eps)
+STEPS = 400
+"""Most steps to a root; halving alone takes fewer from the whole range of floats."""
 SPACING = 0.5
 """Standard deviations between the points where the search for the shortest interval starts."""
 RIVAL = 1.02
@@ -125,31 +127,38 @@ def _excess(x: float, target: float, w: Array, m: Array, s: Array) -> tuple[floa
     return whole + tails, PEAK * density
 
 
+@inlined
+def safe_step(
+    x: float, excess: float, density: float, low: float, high: float, before: float, step: float
+) -> tuple[float, float, float, float, float]:
+    """Newton's step towards the root of a rising function, in a bracket that shrinks.
+
+    Halving where the step leaves the bracket or is more than half the one before the last. Takes and returns the point,
+    both ends and the last two steps.
+    """
+    if excess < 0.0:
+        low = x
+    else:
+        high = x
+    shift = excess / density if density > 0.0 else np.inf
+    if low < x - shift < high and 2.0 * abs(shift) <= abs(before):
+        return x - shift, low, high, step, shift
+    half = 0.5 * (high - low)
+    return low + half, low, high, step, half
+
+
 @compiled
 def _root(
     target: float, w: Array, m: Array, s: Array, low: float, high: float, start: float, smallest: float
 ) -> tuple[float, float]:
-    """Where the weight below is ``target``, between ``low`` and ``high``, and the density there or one step off.
-
-    Newton's steps, halving where they leave the bracket or do not halve the step before the last one.
-    """
+    """Where the weight below is ``target``, between ``low`` and ``high``, and the density there or one step off."""
     x, density = start, 0.0
     before = step = high - low
-    for _ in range(400):
+    for _ in range(STEPS):
         excess, density = _excess(x, target, w, m, s)
         if excess == 0.0:
             break
-        if excess < 0.0:
-            low = x
-        else:
-            high = x
-        shift = excess / density if density > 0.0 else np.inf
-        if low < x - shift < high and 2.0 * abs(shift) <= abs(before):
-            before, step = step, shift
-            x -= shift
-        else:
-            before, step = step, 0.5 * (high - low)
-            x = low + step
+        x, low, high, before, step = safe_step(x, excess, density, low, high, before, step)
         if min(abs(step), high - low) <= 1e-13 * smallest + 2.0 * EPS * abs(x):
             break
     return x, density

@@ -15,7 +15,7 @@ import numpy as np
 from .arrays import Array
 from .kernels import compiled
 from .mixture import Mixture
-from .truncation import RULE, interval_ends, interval_parts, mixture_arrays
+from .truncation import RULE, interval_ends, interval_parts, mixture_arrays, nearest
 
 SMALLEST = 1e-13
 """Share of a component below which a node is left out."""
@@ -68,11 +68,7 @@ def _node_rows(
                 variance = spread[a, index, index]
                 deviation = math.sqrt(variance)
                 z, start, end, whole = part[a]
-                nearest = means[n, a, index]
-                if z > 0.0:
-                    nearest = lo
-                elif z < 0.0:
-                    nearest = hi
+                origin = nearest(z, means[n, a, index], lo, hi)
                 half, middle = 0.5 * (end - start), 0.5 * (end + start)
                 for q in range(rule.shape[1]):
                     t, weight = middle + half * rule[0, q], 0.5 * rule[1, q]
@@ -80,7 +76,7 @@ def _node_rows(
                         weight = half * rule[1, q] * math.exp(-t * (z + 0.5 * t)) / whole
                     if weight > SMALLEST:
                         shares[n, a, q] = share[a] * weight
-                    value = min(max(nearest + deviation * t, lo), hi)
+                    value = min(max(origin + deviation * t, lo), hi)
                     for i in range(size):
                         shift = spread[a, i, index] / variance * (value - means[n, a, index])
                         nodes[n, a, q, i] = means[n, a, i] + shift

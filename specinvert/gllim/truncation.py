@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from .arrays import Array
-from .kernels import compiled
+from .kernels import compiled, inlined
 from .mixture import Mixture
-from .quantiles import EPS, PEAK, SQRT_HALF, checked_levels, components, contiguous
+from .quantiles import EPS, PEAK, SQRT_HALF, STEPS, checked_levels, components, contiguous, safe_step
 
 REACH = 38.0
 """Log-density below the greatest in the interval where the integrals stop: 3e-17 of it."""
@@ -126,6 +126,14 @@ def _support(mean: float, deviation: float, low: float, high: float) -> tuple[fl
     return z, max(-reach, (low - mean) / deviation), min(reach, (high - mean) / deviation)
 
 
+@inlined
+def nearest(z: float, mean: float, low: float, high: float) -> float:
+    """Point of the interval nearest to the mean, which is ``z`` when standardised."""
+    if z == 0.0:
+        return mean
+    return low if z > 0.0 else high
+
+
 @compiled
 def _integral(z: float, start: float, end: float, rule: Array) -> float:
     """Integral from ``start`` to ``end`` of the standard normal density at z + t over that at z."""
@@ -201,12 +209,7 @@ def _centre(part: Array, deviation: float, low: float, high: float, mean: float,
         t = middle + half * rule[0, q]
         variance += (t - average) ** 2 * rule[1, q] * math.exp(-t * (z + 0.5 * t))
     variance *= half / whole
-    nearest = mean
-    if z > 0.0:
-        nearest = low
-    elif z < 0.0:
-        nearest = high
-    return min(max(nearest + deviation * average, low), high), variance * deviation * deviation
+    return min(max(nearest(z, mean, low, high) + deviation * average, low), high), variance * deviation * deviation
 
 
 @compiled
@@ -355,9 +358,7 @@ def _quantile_rows(
             variance = covariances[n, a, index, index]
             deviation, z = math.sqrt(variance), part[a, 0]
             if share[a] > 0.0 and direct:
-                origin[a], scale[a], rest[a] = means[n, a, index], deviation, 0.0
-                if z != 0.0:
-                    origin[a] = lo if z > 0.0 else hi
+                origin[a], scale[a], rest[a] = nearest(z, means[n, a, index], lo, hi), deviation, 0.0
             elif share[a] > 0.0:
                 slope = covariances[n, a, other, index] / variance
                 own = covariances[n, a, other, other]
@@ -376,21 +377,11 @@ def _quantile_rows(
                 found[n, i] = lo
                 continue
             x, before, step = 0.5 * (below + above), above - below, above - below
-            for _ in range(400):
+            for _ in range(STEPS):
                 excess, density = _excess(x, levels[i], direct, share, origin, scale, rest, part, rule)
                 if excess == 0.0:
                     break
-                if excess < 0.0:
-                    below = x
-                else:
-                    above = x
-                shift = excess / density if density > 0.0 else np.inf
-                if below < x - shift < above and 2.0 * abs(shift) <= abs(before):
-                    before, step = step, shift
-                    x -= shift
-                else:
-                    before, step = step, 0.5 * (above - below)
-                    x = below + step
+                x, below, above, before, step = safe_step(x, excess, density, below, above, before, step)
                 if min(abs(step), above - below) <= 1e-14 * smallest + 2.0 * EPS * abs(x):
                     break
             found[n, i] = min(max(x, lo), hi) if direct else x

@@ -16,6 +16,7 @@ import xarray as xr
 from dask.array.core import slices_from_chunks
 
 from ..cubes.labels import require_flags
+from ..cubes.maps import CUBE_FILE
 from .atomic import check_target, put_in_place
 from .blocks import ProgressCallback, Write, block_layout, kept_blocks, side_folder
 from .cf import dress
@@ -62,7 +63,8 @@ def save_maps(
     Raises
     ------
     ValueError : another suffix, a compression that is no level, no variables, for GeoTIFF a variable that is no 2-D
-        map or no number, or maps of a swath, or blocks of other maps to resume from.
+        map or no number, or maps of a swath, or blocks of other maps to resume from; or the maps were inverted from
+        the cube in that file, which would be lost.
     TypeError : `maps` is not a Dataset, `progress` no function, `history` no text.
     FileNotFoundError, PermissionError : the directory is missing or cannot be written to.
 
@@ -82,6 +84,7 @@ def save_maps(
     if not isinstance(maps, xr.Dataset):
         raise TypeError(f"maps must be an xarray.Dataset, not {type(maps).__name__}; use array.to_dataset(name=...)")
     _check_options(resume, progress, compression, history)
+    _check_not_cube(maps, Path(path))
     suffix = Path(path).suffix.lower()
     if suffix not in _NETCDF | _ZARR | _GEOTIFF:
         accepted = ", ".join(sorted(_NETCDF | _ZARR | _GEOTIFF))
@@ -124,6 +127,13 @@ def _check_options(resume: object, progress: object, compression: object, histor
         raise ValueError(f"compression={compression!r} is no level of deflate: use 0 (none) to 9 (smallest)")
     if not isinstance(history, str | None):
         raise TypeError(f"history={history!r} must be a text, such as the command that made the maps")
+
+
+def _check_not_cube(maps: xr.Dataset, path: Path) -> None:
+    """ValueError where the maps would take the place of the cube that they come from."""
+    cube = maps.encoding.get(CUBE_FILE)
+    if cube is not None and os.path.realpath(cube) == os.path.realpath(path):
+        raise ValueError(f"{path}: holds the cube that these maps come from, which would be lost; use another name")
 
 
 def _numbers_lazy(maps: xr.Dataset) -> xr.Dataset:
