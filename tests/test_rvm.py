@@ -81,12 +81,30 @@ def test_the_posterior_is_that_of_the_dense_gaussian_formula(outputs: int) -> No
     assert model.log_marginal_likelihood_ == pytest.approx(evidence, rel=1e-9)
 
 
+@pytest.mark.parametrize("scale", [5.0, 30.0, 300.0])
+def test_a_kernel_that_hardly_varies_is_used_beside_the_constant(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    t = rng.uniform(-1, 1, (200, 2))
+    X = t @ rng.normal(size=(2, 40)) + 0.05 * rng.normal(size=(200, 40))
+    model = RVMRegressor("additive_spline", scale=scale).fit(X, t)
+    assert np.abs(model.predict(X) - t).max() < 0.1
+    assert all(after >= before - 1e-8 * abs(before) for before, after in pairwise(model.log_marginals_))
+
+
+def test_outputs_that_no_function_explains_are_left_to_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(60, 3)), rng.normal(size=60)
+    model = RVMRegressor("additive_spline", scale=100.0).fit(X, noise)
+    assert len(model.relevance_vectors_) == 0
+    np.testing.assert_allclose(model.predict(X), noise.mean(), rtol=1e-12)
+
+
 def test_no_single_change_of_alpha_gains_at_the_end() -> None:
     X, y = two_outputs(60)
     scaled = (y - y.mean(axis=0)) / y.std(axis=0)
     gram = kernel_matrix("gaussian", X, X, 2.0)
     sums = Sums(gram.T @ gram, gram.T @ scaled, np.sum(scaled**2, axis=0), len(X))
-    fit = fit_sparse(sums, tol=1e-6, max_iter=5000)
+    fit = fit_sparse(sums, tol=1e-6, max_iter=5000, constant=False)
     variances = np.zeros(len(X))
     variances[fit.active] = 1 / fit.alpha
 
@@ -304,6 +322,7 @@ def test_settings_are_cloned() -> None:
         ({"max_iter": 1.5}, "max_iter=1.5 must be an integer"),
         ({"tol": 0}, "tol=0 must be a positive number"),
         ({"kernel": "poly3", "scale": 1e-110}, "kernel 'poly3' overflows at scale 1e-110"),
+        ({"kernel": "poly3", "scale": 1e-40}, "kernel 'poly3' overflows at scale 1e-40"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:

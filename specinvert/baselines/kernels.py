@@ -40,6 +40,8 @@ from ..gllim.kernels import compiled
 
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], Array]
+LARGEST = 1e150
+"""Greatest value of a kernel whose squares can still be summed."""
 
 
 def kernel_matrix(name: str, x: Array, z: Array, scale: float = 1.0) -> Array:
@@ -53,7 +55,7 @@ def kernel_matrix(name: str, x: Array, z: Array, scale: float = 1.0) -> Array:
     check_scale(scale)
     with np.errstate(over="ignore", invalid="ignore"):
         values = kernel(x / scale, z / scale)
-    if not np.isfinite(values).all():
+    if not (np.abs(values) <= LARGEST).all():
         raise ValueError(
             f"kernel {name!r} overflows at scale {scale:g}: standardise the spectra or take a larger scale"
         )

@@ -113,7 +113,7 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"outputs {constant} of y are constant: there is nothing to regress, leave them out")
         candidates = self._candidates(len(X))
         sums = self._sums(X, (targets - self._shift) / self._spread, X[candidates])
-        fit = fit_sparse(sums, float(self.tol), int(self.max_iter))
+        fit = fit_sparse(sums, float(self.tol), int(self.max_iter), bool(self.bias))
         if not fit.converged:
             warnings.warn(
                 f"the relevance vector machine did not converge in {self.max_iter} changes: raise max_iter or tol",

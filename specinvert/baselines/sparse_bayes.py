@@ -37,6 +37,8 @@ _INDEPENDENT = 1e-12
 """A basis function of which the model explains all but this share is left out."""
 _TOLD_APART = 1e-15
 """Directions of the functions in use with less than this share of the greatest square length are rounding."""
+VAGUE = 1e-10
+"""Precision of the constant at a start from it, in inverse squares of the outputs' sizes."""
 SEARCHED = 8
 """Basis functions outside the model whose best alpha is searched for in each turn, where there are several outputs."""
 _LEAST_DETERMINED = 1e-6
@@ -75,13 +77,21 @@ class SparseFit:
     converged: bool
 
 
-def fit_sparse(sums: Sums, tol: float, max_iter: int) -> SparseFit:
-    """Maximise the marginal likelihood until no change gains ``tol`` nats, or ``max_iter`` changes are done."""
+def fit_sparse(sums: Sums, tol: float, max_iter: int, constant: bool) -> SparseFit:
+    """Maximise the marginal likelihood until no change gains ``tol`` nats, or ``max_iter`` changes are done.
+
+    ``constant`` says that the last basis function is one. Functions that hardly vary gain nothing but beside it: where
+    none is found from nothing, the search starts again from the constant, and the better end is kept.
+    """
     norms = np.sqrt(np.diag(sums.gram))
     norms[norms == 0] = 1.0
     unit = Sums(sums.gram / np.outer(norms, norms), sums.cross / norms[:, None], sums.squares, sums.n)
     with one_blas_thread():
-        state, log_marginals, converged = _climb(unit, tol, max_iter)
+        state, log_marginals, converged = _climb(_State(unit), tol, max_iter)
+        if constant and not state.active.size:
+            again = _climb(_State(unit, of_constant=VAGUE / unit.n), tol, max_iter)
+            if again[0].log_marginal > state.log_marginal:
+                state, log_marginals, converged = again
     weights, covariances = state.posterior()
     scale = norms[state.active]
     return SparseFit(
@@ -96,13 +106,12 @@ def fit_sparse(sums: Sums, tol: float, max_iter: int) -> SparseFit:
     )
 
 
-def _climb(sums: Sums, tol: float, max_iter: int) -> tuple[_State, list[float], bool]:
+def _climb(state: _State, tol: float, max_iter: int) -> tuple[_State, list[float], bool]:
     """Changes and updates of the noise in turns, each of which raises the marginal likelihood.
 
     Where basis functions are so alike that what seemed to gain did not once all is built anew, the turn is undone and
     made of fewer changes; a single one that fails ends the fit: what is left to gain is lost in rounding.
     """
-    state = _State(sums)
     history: list[float] = []
     gain, most = np.inf, REFRESH
     while len(history) < max_iter:
@@ -137,9 +146,10 @@ class _State:
     better than its prior does the difference has no digits left.
     """
 
-    def __init__(self, sums: Sums) -> None:
+    def __init__(self, sums: Sums, of_constant: float = np.inf) -> None:
         self.sums = sums
         self.alpha = np.full(len(sums.gram), np.inf)
+        self.alpha[-1] = of_constant
         self.floor = LEAST_NOISE * sums.squares / sums.n
         self.noise = np.maximum(START_NOISE * sums.squares / sums.n, self.floor)
         self._rebuild()
