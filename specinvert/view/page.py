@@ -33,7 +33,10 @@ TEMPLATE = """
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'self' data: blob:; connect-src 'self';
  script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'">
-<style>body { margin: 0 auto; padding: 8px 12px; max-width: 1500px; height: auto; background: #fff; }</style>
+<style>
+html { scrollbar-gutter: stable; }
+body { margin: 0 auto; padding: 8px 12px; max-width: 1500px; height: auto; background: #fff; }
+</style>
 {% endblock %}
 """
 
