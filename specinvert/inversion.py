@@ -16,7 +16,7 @@ from .cubes.chunks import large_graphs
 from .cubes.engine import BlockInverter, Predictor, apply_blocks
 from .cubes.given import check_request, describe_conditions, read_conditions, without_training
 from .cubes.history import earlier_history, with_history
-from .cubes.labels import listed, require_flags, require_free_names
+from .cubes.labels import listed, meant, pixel_coordinates, require_flags, require_free_names
 from .cubes.maps import label_maps
 from .cubes.mixture import expected_spectra, label_posterior
 from .cubes.outputs import RESERVED, Output, declare_outputs, declare_scores
@@ -128,6 +128,7 @@ class Inversion:
         """Outputs for spectra of known parameters, computed together, and these on the grid of the outputs."""
         names = self.model.names
         truth, spectra = read_truth(test, names, self.model.attrs)
+        truth = truth.assign({name: meant(truth[name], f"true {name!r}").variable for name in names})
         request = self._request(spectra)
         kernel = self._kernel(request, declare_scores(kinds, names), truth)
         with large_graphs():
@@ -185,13 +186,18 @@ class Inversion:
 
 
 def simulate(model: Model, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
-    """Labelled spectra expected for parameters: see :meth:`specinvert.GLLiMInverter.simulate`."""
+    """Labelled spectra expected for parameters: see :meth:`specinvert.GLLiMInverter.simulate`.
+
+    A coordinate that has the name of the spectra or of their bands gives way.
+    """
     spectra, like = expected_spectra(model.members, model.transforms, parameters, latent)
     dim, coords = model.band_coordinates()
+    own = [dim, *coords, model.spectra_name]
+    require_free_names(like, "", own)
     return xr.DataArray(
         spectra,
         dims=(*like.dims, dim),
-        coords={**like.coords, **coords},
+        coords=pixel_coordinates(like, dim, own) | coords,
         name=model.spectra_name,
         attrs={} if model.spectra_units is None else {"units": model.spectra_units},
     )

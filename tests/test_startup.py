@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).parents[1]
-HELP_MAY_ADD = {"click", "gettext", "encodings", "specinvert"}
+HELP_MAY_ADD = {"click", "difflib", "gettext", "encodings", "specinvert"}
 """Top-level packages that ``specinvert --help`` may load beyond those of ``import xarray``."""
 NO_FOLDER = "/proc/specinvert"
 """A folder that nobody can make, root included."""

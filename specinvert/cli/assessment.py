@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .base import Command, Session
+from .conditions import with_noise
 from .options import (
+    ADD_NOISE,
     BAND_DIM,
     FIGURE,
     FILE,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 @click.argument("test", type=FILE)
 @TABLE
 @NOISE
+@ADD_NOISE
 @BAND_DIM
 @TOLERANCE
 @SCHEDULER
@@ -43,16 +46,19 @@ def evaluate(
     test: Path,
     output: Path | None,
     noise: str | None,
+    add_noise: str | None,
     band_dim: str | None,
     tolerance: float,
     scheduler: str | None,
 ) -> None:
     """Compare MODEL's estimates with the true parameters in TEST, a netCDF, Zarr or CSV file of spectra and parameters.
 
-    What to beware of is told on stderr.
+    TEST needs the bands of the model (average finer ones with resample) and the noise of training. What to beware of
+    is told on stderr.
 
     \b
     specinvert evaluate model.nc test.nc -o errors.csv
+    specinvert evaluate model.nc simulated.nc --add-noise 0.005
     specinvert evaluate model.nc test.nc --noise 0.01
     """
     from ..diagnostics.findings import evaluation_findings
@@ -62,12 +68,13 @@ def evaluate(
 
     check_targets((output,))
     inverter = load_inverter(model)
-    data = open_dataset(require_spectra(test))
-    deviation = _noise(noise, data, inverter, band_dim)
+    data = _noisy(open_dataset(require_spectra(test)), add_noise, inverter, band_dim)
+    options = {"noise": _noise(noise, data, inverter, band_dim), "band_dim": band_dim, "tolerance": tolerance}
     with cluster(scheduler):
-        table = inverter.evaluate(data, noise=deviation, band_dim=band_dim, tolerance=tolerance, rechunk="auto")
+        table = inverter.evaluate(data, rechunk="auto", **options)
+        lacking = _lacking_noise(inverter, data, options)
     click.echo(format_table(table))
-    for finding in evaluation_findings(table):
+    for finding in (*lacking, *evaluation_findings(table)):
         Session.current().console.note(_told(finding))
     write_table(table, output)
     tell_written((output,))
@@ -81,18 +88,28 @@ def evaluate(
     "--minimum", type=click.IntRange(1), default=2000, show_default=True, help="Fewest pairs of truth and estimate."
 )
 @NOISE
+@ADD_NOISE
 @BAND_DIM
 @TOLERANCE
 def recalibrate(
-    model: Path, held_out: Path, output: Path, minimum: int, noise: str | None, band_dim: str | None, tolerance: float
+    model: Path,
+    held_out: Path,
+    output: Path,
+    minimum: int,
+    noise: str | None,
+    add_noise: str | None,
+    band_dim: str | None,
+    tolerance: float,
 ) -> None:
     """Correct the quantiles and central intervals of MODEL on HELD_OUT, spectra and parameters that it never saw.
 
-    The corrected model is a file of its own. Means, standard deviations and shortest intervals stay as they are. The
-    coverage before and after is of HELD_OUT itself: evaluate on a third set to see what the correction is worth.
+    HELD_OUT needs the noise of training: without it, intervals become too narrow. The corrected model is a file of its
+    own. Means, standard deviations and shortest intervals stay as they are. The coverage before and after is of
+    HELD_OUT itself: evaluate on a third set to see what the correction is worth.
 
     \b
     specinvert recalibrate model.nc held_out.nc -o calibrated.nc
+    specinvert recalibrate model.nc simulated.nc -o calibrated.nc --add-noise 0.005
     """
     from ..diagnostics.wording import percent
     from ..inverter import load_inverter
@@ -100,9 +117,11 @@ def recalibrate(
 
     check_model_target(output)
     inverter = load_inverter(model)
-    data = open_dataset(require_spectra(held_out))
+    data = _noisy(open_dataset(require_spectra(held_out)), add_noise, inverter, band_dim)
     options: dict[str, Any] = {"band_dim": band_dim, "tolerance": tolerance}
     options["noise"] = _noise(noise, data, inverter, band_dim)
+    for finding in _lacking_noise(inverter, data, options):
+        Session.current().console.note(_told(finding))
     before = inverter.evaluate(data, rechunk="auto", **options)["coverage_90"]
     inverter.recalibrate(data, minimum, rechunk="auto", **options)
     after = inverter.evaluate(data, rechunk="auto", **options)["coverage_90"]
@@ -183,10 +202,13 @@ def rank(
 )
 @click.option("-o", "--output", type=FILE, help="Table of all scores to write (.csv).")
 @FIGURE
+@ADD_NOISE
 @SPECTRA
 @BAND_DIM
 @TOLERANCE
-@click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of the methods.")
+@click.option(
+    "--seed", "random_state", type=int, default=0, show_default=True, help="Seed of the methods and of noise."
+)
 def compare(
     train: Path,
     test: Path,
@@ -194,12 +216,16 @@ def compare(
     score: str,
     output: Path | None,
     plot: Path | None,
+    add_noise: str | None,
     **options: Any,
 ) -> None:
     """Fit methods to TRAIN and compare their errors on TEST, files of spectra and parameters.
 
+    Methods see no noise but that of the files, which both need alike, or that of --add-noise, drawn onto both.
+
     \b
     specinvert compare train.nc test.nc --methods gllim-1,rvm,rf -o scores.csv --plot scores.png
+    specinvert compare train.nc test.nc --add-noise 0.005 --parameters lai,cab
     """
     from ..diagnostics import comparison
     from ..diagnostics.comparison_plots import plot_comparison
@@ -211,9 +237,10 @@ def compare(
         require_figure(plot)
     comparison.require_score(score)
     console = Session.current().console
+    labels, seed = (add_noise, options["spectra"], options["band_dim"]), options["random_state"]
     table = comparison.compare(
-        open_dataset(require_spectra(train)),
-        open_dataset(require_spectra(test)),
+        with_noise(open_dataset(require_spectra(train)), *labels, 2 * seed),
+        with_noise(open_dataset(require_spectra(test)), *labels, 2 * seed + 1),
         comparison.DEFAULT_METHODS if methods is None else methods,
         progress=lambda name, number, count: console.note(f"{name} ({number + 1} of {count})"),
         **options,
@@ -241,16 +268,23 @@ def compare(
 @click.option("--title", help="Heading of the page.")
 @SELECT
 @NOISE
+@ADD_NOISE
 @BAND_DIM
 @TOLERANCE
 def report(
-    model: Path, output: Path, title: str | None, noise: str | None, chosen: tuple[str, ...], **given: Any
+    model: Path,
+    output: Path,
+    title: str | None,
+    noise: str | None,
+    add_noise: str | None,
+    chosen: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Write a page on MODEL: what it is, how good it is and what to beware of, with what else is given.
 
     MAPS and TEST may be given by --maps and --test, too. The page needs no other file, no network and no script. What
-    to beware of is printed. --noise, --band-dim and --tolerance are for the spectra of TEST, --select is for MAPS and
-    --truth.
+    to beware of is printed. --noise, --add-noise, --band-dim and --tolerance are for the spectra of TEST, --select is
+    for MAPS and --truth.
 
     \b
     specinvert report model.nc -o report.html
@@ -268,8 +302,9 @@ def report(
         if placed is not None and given[name] is not None:
             raise ValueError(f"{name} are given twice, {placed} and --{name} {given[name]}: leave one out")
         given[name] = given[name] or placed
-    if noise is not None and given["test"] is None:
-        raise ValueError("--noise is that of the test spectra: give --test too")
+    for option, value in (("--noise", noise), ("--add-noise", add_noise)):
+        if value is not None and given["test"] is None:
+            raise ValueError(f"{option} is that of the test spectra: give --test too")
     if given["truth"] is not None and given["maps"] is None:
         raise ValueError("--truth is drawn beside maps: give --maps too")
     if chosen and given["maps"] is None:
@@ -284,6 +319,8 @@ def report(
     if data["truth"] is not None:
         data["truth"] = picked(data["truth"], chosen, all_of_them=False)
     options: dict[str, Any] = {"band_dim": given["band_dim"], "tolerance": given["tolerance"]}
+    if data["test"] is not None:
+        data["test"] = _noisy(data["test"], add_noise, inverter, options["band_dim"])
     if noise is not None:
         options["noise"] = _noise(noise, data["test"], inverter, options["band_dim"])
     if title is not None:
@@ -301,5 +338,25 @@ def _noise(noise: str | None, data: Any, inverter: Any, band_dim: str | None) ->
     """The noise as ``evaluate`` takes it: with the band dimension of the test set."""
     from .values import noise_of, read_noise
 
-    name = inverter.model_.spectra_name
-    return noise_of(read_noise(noise), data, name if name in data.data_vars else None, band_dim)
+    return noise_of(read_noise(noise), data, *_spectra_of(inverter.model_, data, band_dim))
+
+
+def _noisy(data: Any, noise: str | None, inverter: Any, band_dim: str | None) -> Any:
+    """A test set with the noise of ``--add-noise`` drawn onto its spectra."""
+    return with_noise(data, noise, *_spectra_of(inverter.model_, data, band_dim), seed=1)
+
+
+def _spectra_of(model: Any, data: Any, band_dim: str | None) -> tuple[str | None, str | None]:
+    """Name and band dimension of the spectra of a test set, as those of training where nothing else tells."""
+    name, dim = model.spectra_name, model.bands.dim
+    own = dim if model.bands.wavelength is None and dim in data.dims else None
+    return name if name in data.data_vars else None, band_dim or own
+
+
+def _lacking_noise(inverter: Any, data: Any, options: dict[str, Any]) -> list[Finding]:
+    """What to beware of where a test set lacks the noise of training."""
+    from ..diagnostics.evaluated import median_misfit
+    from ..diagnostics.findings import noise_findings
+
+    added = inverter.model_.training_noise
+    return [] if added is None else noise_findings(median_misfit(inverter, data, options), added)

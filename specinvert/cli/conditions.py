@@ -60,6 +60,16 @@ class Preparation:
         return training, self.nuisance if noise is None else self.nuisance | Noise(white=noise)
 
 
+def with_noise(data: xr.Dataset, noise: str | None, spectra: str | None, band_dim: str | None, seed: int) -> xr.Dataset:
+    """The data with a draw of the noise of ``--add-noise`` on every spectrum, or as they are without it."""
+    if noise is None:
+        return data
+    from ..nuisance import Noise, apply
+
+    deviation = noise_by_band(read_noise(noise), data, spectra, band_dim)
+    return apply(data, Noise(white=deviation), seed=seed, spectra=spectra, band_dim=band_dim, rechunk="auto")
+
+
 def to_sensor(
     training: xr.Dataset,
     sensor: Any,

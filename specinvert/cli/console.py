@@ -94,6 +94,7 @@ class Console:
                 warnings.simplefilter("always")
                 for category in (PendingDeprecationWarning, DeprecationWarning):
                     warnings.filterwarnings("ignore", category=category)
+                warnings.filterwarnings("ignore", message="numpy.ndarray size changed")  # as NumPy itself ignores it
                 warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
                 yield
         finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..diagnostics.layout import units_of
+
 
 def describe_model(inverter: Any) -> str:
     """What a trained inverter is, with the ranges of its parameters."""
@@ -21,9 +23,12 @@ def describe_model(inverter: Any) -> str:
         f"  training    {model.n_samples} samples, {inverter.n_iter_} iterations, {state}",
         *(f"  history     {line}" for line in model.training.splitlines()),
         f"  BIC         {inverter.bic_:.6g}",
+        *(["  recalibrated, quantiles and central intervals"] if model.recalibration is not None else []),
         "  parameters",
     ]
-    for name, low, high in zip(model.names, model.low, model.high, strict=True):
-        units = model.attrs[name].get("units", "")
-        lines.append(f"    {name}: {low:g} to {high:g} {units if units != '1' else ''}".rstrip())
+    for i, (name, low, high) in enumerate(zip(model.names, model.low, model.high, strict=True)):
+        units = units_of(model.attrs[name])
+        kind = model.transforms.entry(i).kind
+        line = f"    {name}: {low:g} to {high:g}{f' {units}' if units else ''}"
+        lines.append(line if kind == "identity" else f"{line}, {kind}")
     return "\n".join(lines)

@@ -63,6 +63,11 @@ NOISE = click.option(
     metavar="NUMBER|FILE",
     help="Standard deviation beyond the noise of training, in units of the spectra, or a file of them.",
 )
+ADD_NOISE = click.option(
+    "--add-noise",
+    metavar="NUMBER|FILE",
+    help="Draw noise of this standard deviation onto the spectra first, as train --noise does, where they have none.",
+)
 BANDS = click.option("--bands", metavar="RANGES", help="Use only bands in these ranges, nm: 400-1300,1500-1750.")
 EXCLUDE = click.option("--exclude", metavar="RANGES", help="Leave out bands in these ranges, nm: 1350-1450,1800-1950.")
 SPECTRA = click.option(

@@ -36,7 +36,11 @@ from .work import check_model_target, cluster, em_progress, kept_by, require_spe
 @PARAMETERS
 @BAND_DIM
 @WEIGHTS
-@click.option("--sensor", type=FILE, help="Cube, or table of bands, to whose bands the spectra are averaged first.")
+@click.option(
+    "--sensor",
+    type=FILE,
+    help="Cube with band widths, or CSV of wavelength and fwhm, to whose bands the spectra are averaged first.",
+)
 @BANDS
 @EXCLUDE
 @click.option(

@@ -214,7 +214,8 @@ def noise_of(noise: Any, data: xr.DataArray | xr.Dataset, spectra: str | None, b
         return noise
     if noise.ndim == 1 and wavelength_coordinate(noise, noise.dims[0]) is None:
         return noise.values
-    return noise.rename({find_band_dim(noise): dim})
+    old = find_band_dim(noise)
+    return noise.swap_dims({old: dim}) if dim in noise.coords else noise.rename({old: dim})
 
 
 def noise_by_band(noise: Any, data: xr.Dataset, spectra: str | None, band_dim: str | None) -> Any:

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -118,7 +119,8 @@ def find_band_dim(array: xr.DataArray, band_dim: str | None = None) -> str:
         return band_dim
     found = [dim for dim in array.dims if wavelength_coordinate(array, dim) is not None]
     if len(found) == 1:
-        return str(found[0])
+        dim: Any = found[0]  # a name of any kind
+        return dim  # type: ignore[no-any-return]
     if found:
         names = ", ".join(repr(str(dim)) for dim in found)
         raise ValueError(f"several dimensions carry wavelengths ({names} of {sizes}); pass band_dim=")
@@ -152,7 +154,7 @@ def describe_bands(array: xr.DataArray, dim: str) -> Bands:
     if coordinate is None and dim in array.coords and length_unit(array.coords[dim].attrs.get("units")):
         coordinate = array.coords[dim]
     if coordinate is None:
-        labels = array.coords[dim].values.copy() if dim in array.coords else None
+        labels = _labels(array.coords[dim].values) if dim in array.coords else None
         return Bands(dim=dim, size=size, labels=labels)
     values = np.asarray(coordinate.values, dtype=np.float64)
     name = str(coordinate.name)
@@ -272,12 +274,21 @@ def match_bands(wanted: Bands, offered: Bands, tolerance: float = 1.0, of: str =
         )
     if wanted.size != offered.size:
         raise ValueError(
-            f"{wanted.size} bands in training but {offered.size} in the cube, and no wavelengths to match "
+            f"{wanted.size} bands in training but {offered.size} in {of or 'the cube'}, and no wavelengths to match "
             "them by; select the same bands, or attach a 'wavelength' coordinate to both"
         )
     if wanted.labels is None or offered.labels is None:
         return np.arange(wanted.size)
-    return _match_labels(list(wanted.labels), list(offered.labels))
+    return _match_labels(list(wanted.labels), list(offered.labels), of or "the cube")
+
+
+def _labels(values: np.ndarray) -> np.ndarray:
+    """Labels (D,) as a model file holds them: numbers, times in microseconds, or text."""
+    if values.dtype.kind in "mM":
+        return values.astype(f"{values.dtype.kind}8[us]")
+    if values.dtype.kind == "S":
+        return np.asarray(np.char.decode(values, "utf-8", "replace"))
+    return np.array(list(map(str, values))) if values.dtype.kind == "O" else values.copy()
 
 
 def _check_wavelengths(values: np.ndarray, name: str, dim: str) -> None:
@@ -361,7 +372,7 @@ def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float
     )
 
 
-def _match_labels(wanted: list[object], offered: list[object]) -> np.ndarray:
+def _match_labels(wanted: list[object], offered: list[object], of: str) -> np.ndarray:
     position = {label: index for index, label in enumerate(offered)}
     unique = len(position) == len(offered) and len(set(wanted)) == len(wanted)
     if unique and set(wanted) == set(offered):
@@ -369,10 +380,10 @@ def _match_labels(wanted: list[object], offered: list[object]) -> np.ndarray:
     if not unique and wanted == offered:
         return np.arange(len(wanted))
     missing = [label for label in wanted if label not in position]
-    detail = f"labels {_some(missing)} are not in the cube" if missing else "repeated labels are in another order"
+    detail = f"labels {_some(missing)} are not in {of}" if missing else "repeated labels are in another order"
     raise ValueError(
-        f"band labels differ: {detail}, whose labels are {_some(offered)}; rename or reorder the cube's "
-        "bands, or drop the labels to match by position"
+        f"band labels differ: {detail}, whose labels are {_some(offered)}; rename or reorder its bands, "
+        "or drop the labels to match by position"
     )
 
 

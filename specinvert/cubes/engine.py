@@ -332,7 +332,7 @@ def _invert_lazily(cube: da.Array, extras: Sequence[Extra], kernel: BlockInverte
 def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr.Dataset:
     """The kernel's outputs over the cube, lazy where the cube is; dimensions but the band's keep their order.
 
-    A coordinate that has the name of an output gives way to it.
+    A coordinate that has the name of an output, or of a dimension of one, gives way to it.
     """
     moved = cube.transpose(..., band_dim)
     extras = kernel.conditions.extras
@@ -345,8 +345,10 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
         output.name: ((*pixel_dims, *(band_dim if d == BAND else d for d in output.core_dims)), array)
         for output, array in zip(kernel.outputs, arrays, strict=True)
     }
-    coords = pixel_coordinates(cube, band_dim, variables)
+    own = {dim for output in kernel.outputs for dim in output.core_dims}
+    coords = pixel_coordinates(cube, band_dim, {*variables, *own})
     if any(BAND in output.core_dims for output in kernel.outputs):
         picked = cube.isel({band_dim: kernel.bands}).coords
-        coords |= {name: array for name, array in picked.items() if array.dims == (band_dim,)}
+        along = {name: array for name, array in picked.items() if array.dims == (band_dim,) and name not in variables}
+        coords |= {name: array.reset_coords(drop=True) for name, array in along.items()}
     return xr.Dataset(variables, coords=coords)

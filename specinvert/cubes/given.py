@@ -13,7 +13,7 @@ import xarray as xr
 
 from ..gllim.transforms import Transforms
 from .bands import Bands, check_units, describe_bands, match_bands
-from .labels import grid_tolerance, is_lazy, listed, require_numbers
+from .labels import is_lazy, listed, meant, same_places
 from .outputs import Output
 from .request import Request, remark_on_unit
 
@@ -106,7 +106,7 @@ def read_conditions(
         unit = (parameter_units or {}).get(name)
         for role, part in zip((LOW, HIGH) if pair else (VALUE,), given if pair else (given,), strict=True):
             if isinstance(part, xr.DataArray):
-                array = require_numbers(part, f"known {name!r}")
+                array = meant(part, f"known {name!r}")
                 check_units(unit, array.attrs.get("units"), f"known {name!r}")
                 if array.ndim:
                     extras.append(Extra(role, index, _on_pixels(array, request, f"known {name!r}")))
@@ -257,7 +257,7 @@ def _read_noise(
         return None, [], ()
     size = request.cube.sizes[request.band_dim]
     if isinstance(noise, xr.DataArray):
-        array = require_numbers(noise, "noise")
+        array = meant(noise, "noise")
         cube_units = request.cube.attrs.get("units", units)
         check_units(cube_units, array.attrs.get("units"), "noise")
         banded = request.band_dim in array.dims
@@ -278,7 +278,7 @@ def _read_noise(
     if isinstance(noise, xr.Dataset):
         raise TypeError(f"noise is a Dataset of {listed(noise.data_vars)}: give one of its variables, a DataArray")
     try:
-        values = np.asarray(noise)
+        values = np.ma.filled(noise.astype(np.float64), np.nan) if np.ma.isMA(noise) else np.asarray(noise)
     except ValueError:
         shown = " ".join(repr(noise).split())[:60]
         raise ValueError(f"noise={shown} is no array, its rows differ in length: {forms}") from None
@@ -296,7 +296,8 @@ def _read_noise(
 def _noise_bands(
     array: xr.DataArray, described: Bands, request: Request, model_bands: Bands, tolerance: float
 ) -> np.ndarray:
-    if described.wavelength is not None and model_bands.wavelength is not None:
+    pairs = ((described.wavelength, model_bands.wavelength), (described.labels, model_bands.labels))
+    if any(own is not None and trained is not None for own, trained in pairs):
         return match_bands(model_bands, described, tolerance, "the noise")
     if array.sizes[request.band_dim] != request.cube.sizes[request.band_dim]:
         raise ValueError(
@@ -345,17 +346,8 @@ def _on_pixels(array: xr.DataArray, request: Request, what: str, banded: bool = 
     for dim in set(array.dims) & set(pixel_dims):
         if array.sizes[dim] != moved.sizes[dim]:
             raise ValueError(f"{what} has {array.sizes[dim]} along {dim!r}, the cube {moved.sizes[dim]}")
-        if dim in array.coords and dim in moved.coords and not _same_places(array[dim].values, moved[dim].values):
+        if dim in array.coords and dim in moved.coords and not same_places(array[dim], moved[dim]):
             raise ValueError(f"{what} has other coordinates along {dim!r} than the cube: reindex it to the cube's")
     bare = array.drop_vars(list(array.coords))
     full = bare.expand_dims({d: moved.sizes[d] for d in pixel_dims if d not in array.dims})
     return full.transpose(*pixel_dims, *([request.band_dim] if banded else []))
-
-
-def _same_places(given: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether coordinates (n,) are equal, numbers but for rounding."""
-    if np.array_equal(given, wanted):
-        return True
-    if given.dtype.kind not in "iuf" or wanted.dtype.kind not in "iuf":
-        return False
-    return bool((np.abs(given - wanted.astype(np.float64)) <= grid_tolerance(wanted)).all())

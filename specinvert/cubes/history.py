@@ -20,5 +20,6 @@ def with_history(attrs: Mapping[Any, Any], done: str) -> dict[Any, Any]:
 
 def earlier_history(*holders: Mapping[Any, Any]) -> str:
     """The ``history`` of all these attributes as one text, what several of them say told once."""
-    texts = ["\n".join(map(str, np.ravel(attrs.get("history", ())))) for attrs in holders]
+    found = [attrs.get("history") for attrs in holders]
+    texts = ["\n".join(map(str, np.ravel(history))) for history in found if history is not None]
     return "\n".join(dict.fromkeys(filter(None, texts)))

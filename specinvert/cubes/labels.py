@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from .bands import find_band_dim, is_wavelength_name
+from .values import fill_value, require_known_sizes, require_unpacked
 
 GRID_TOLERANCE = 0.05
 """Coordinates agree when they differ by less than this share of their smallest step."""
@@ -55,15 +56,16 @@ def training_spectra(training: xr.Dataset | xr.DataArray, spectra: str | None, b
 
     Raises
     ------
-    TypeError : it is neither. ValueError : as of :func:`find_spectra`, or a name for what has no variables.
+    TypeError : it is neither. ValueError : as of :func:`find_spectra` and :func:`meant`, or a name for what has no
+        variables.
     """
     if isinstance(training, xr.Dataset):
-        return find_spectra(training, spectra, band_dim)
+        return meant(find_spectra(training, spectra, band_dim), "spectra")
     if not isinstance(training, xr.DataArray):
-        raise TypeError(f"training must be an xarray Dataset or DataArray, not {type(training).__name__}")
+        raise no_labelled("training", "Dataset or DataArray", training)
     if spectra is not None:
         raise ValueError(f"spectra={spectra!r} names a variable of a Dataset; a DataArray is the spectra: leave it out")
-    return training
+    return meant(training, "spectra")
 
 
 def _has_band_dim(array: xr.DataArray, band_dim: str | None) -> bool:
@@ -85,6 +87,29 @@ def require_numbers(array: xr.DataArray, what: str) -> xr.DataArray:
     return array
 
 
+def meant(array: xr.DataArray, what: str) -> xr.DataArray:
+    """The array with NaN in place of the value that its attributes name for nodata; lazy where it is.
+
+    Raises
+    ------
+    ValueError : it holds no numbers, numbers whose scale is not applied, or has chunks of unknown size.
+    """
+    require_known_sizes(require_numbers(array, what), what)
+    require_unpacked(array, what)
+    fill = fill_value(array, what)
+    if fill is None:
+        return array
+    found = array.where(array != fill).assign_attrs(array.attrs)
+    found.encoding = dict(array.encoding)
+    return found
+
+
+def no_labelled(what: str, wanted: str, given: object) -> TypeError:
+    """The error for what is not ``wanted``, a kind of xarray's."""
+    hint = ": give one of its nodes, tree[...].to_dataset()" if isinstance(given, xr.DataTree) else ""
+    return TypeError(f"{what} must be an xarray {wanted}, not {type(given).__name__}{hint}")
+
+
 def require_free_names(array: xr.DataArray, band_dim: str, taken: Iterable[Hashable]) -> None:
     """Raise ValueError where a dimension or index of the pixels has a name that the result needs for itself."""
     own = {*array.dims, *array.xindexes} - {band_dim}
@@ -97,7 +122,7 @@ def require_free_names(array: xr.DataArray, band_dim: str, taken: Iterable[Hasha
         )
 
 
-def pixel_coordinates(array: xr.DataArray, band_dim: str, taken: Iterable[Hashable] = ()) -> xr.Coordinates:
+def pixel_coordinates(array: xr.DataArray, band_dim: str, taken: Iterable[Hashable]) -> xr.Coordinates:
     """The coordinates of the pixels with their indexes: none along the band dimension, none of a name in ``taken``."""
     taken = {band_dim, *taken}
     dropped = [name for name, c in array.coords.items() if band_dim in c.dims or name in taken]
@@ -135,3 +160,15 @@ def grid_tolerance(places: np.ndarray) -> float:
     places = places.astype(np.float64)
     steps = np.abs(np.diff(places))
     return float(GRID_TOLERANCE * steps.min() if steps.size else 1e-6 * np.abs(places).max())
+
+
+def same_places(given: xr.DataArray, wanted: xr.DataArray) -> bool:
+    """Whether coordinates (n,) are equal, numbers but for rounding, and missing at the same places."""
+    there = wanted.notnull().values
+    if not np.array_equal(given.notnull().values, there):
+        return False
+    found, places = given.values[there], wanted.values[there]
+    if not {found.dtype.kind, places.dtype.kind} <= set("iuf") or not places.size:
+        return np.array_equal(found, places)
+    places = places.astype(np.float64)
+    return bool((np.abs(found - places) <= grid_tolerance(places)).all())

@@ -48,7 +48,7 @@ def label_maps(
     for dim in ("parameter", "parameter_2"):
         if dim in used:
             maps = maps.assign_coords({dim: list(parameters)})
-    if "latent" in maps.coords and maps["latent"].ndim > 1:
+    if "latent" in used and maps["latent"].ndim > 1:
         maps = maps.reset_coords("latent")  # xarray takes a variable named as one of its dimensions for a coordinate
     names = [_long_name(parameter, attrs) for parameter in parameters]
     title = f"Estimates of {', '.join(names)} from spectra" if names else "Latent dimensions of spectra"

@@ -15,7 +15,7 @@ from ..gllim.mixture import Mixture
 from ..gllim.parameters import GLLiMParameters
 from ..gllim.transforms import Transforms
 from .engine import BlockInverter
-from .labels import listed, pixel_coordinates, require_numbers
+from .labels import listed, meant, no_labelled, pixel_coordinates
 from .request import Request
 
 CORE_DIMS = ("component", "parameter", "parameter_2")
@@ -61,7 +61,7 @@ def label_posterior(kernel: BlockInverter, request: Request, n_components: int |
         name: ((*pixel_dims, *CORE_DIMS[: a.ndim - 1]), a.reshape((*pixel_shape, *a.shape[1:])))
         for name, a in made.items()
     }
-    coords = pixel_coordinates(moved, request.band_dim, made)
+    coords = pixel_coordinates(moved, request.band_dim, {*made, *CORE_DIMS})
     return xr.Dataset(variables, coords=coords).assign_coords(parameter=list(names), parameter_2=list(names))
 
 
@@ -77,10 +77,10 @@ def expected_spectra(
 
     Raises
     ------
-    TypeError, ValueError : a parameter that is absent or no number, NaN, or latents of the wrong size.
+    TypeError, ValueError : a parameter that is absent or no number, NaN, or latents of the wrong size or places.
     """
     if not isinstance(parameters, xr.Dataset):
-        raise TypeError(f"parameters must be an xarray Dataset, not {type(parameters).__name__}")
+        raise no_labelled("parameters", "Dataset", parameters)
     if not isinstance(latent, xr.DataArray | None):
         raise TypeError(f"latent must be a DataArray with a 'latent' dimension, not {type(latent).__name__}")
     theta, names = members[0], transforms.names
@@ -89,20 +89,25 @@ def expected_spectra(
     absent = [name for name in names if name not in parameters.variables]
     if absent:
         raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(parameters.variables)}")
-    columns: list[Any] = [
-        require_numbers(parameters[name], f"parameter {name!r}").reset_coords(drop=True) for name in names
-    ]
+    columns: list[Any] = [meant(parameters[name], f"parameter {name!r}").reset_coords(drop=True) for name in names]
     if latent is not None:
         if latent.sizes.get("latent") != theta.n_latent:
             raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs 'latent': {theta.n_latent}")
-        columns += [latent.isel(latent=i, drop=True) for i in range(theta.n_latent)]
+        columns += [latent.isel(latent=i).reset_coords(drop=True) for i in range(theta.n_latent)]
     elif not columns:
         raise ValueError("an unsupervised model simulates from latents only: pass latent=")
-    full = xr.broadcast(*columns)
+    try:
+        full = xr.broadcast(*xr.align(*columns, join="exact"))
+    except ValueError as error:
+        raise ValueError(
+            f"parameters and latent lie at different places ({' '.join(str(error).split())}): reindex one to the other"
+        ) from None
     values = np.stack([np.asarray(c.values, dtype=np.float64).ravel() for c in full], axis=1)
     if not np.isfinite(values).all():
         raise ValueError(f"{int((~np.isfinite(values)).any(axis=1).sum())} rows to simulate hold NaN or infinity")
     n_t = len(names)
     z, w = transforms.forward(values[:, :n_t]), None if latent is None else values[:, n_t:]
     spectra = np.mean([inverse_regression(member, z, w) for member in members], axis=0)
-    return spectra.reshape((*full[0].shape, -1)), full[0]
+    beside = parameters[list(names)].coords
+    like = full[0].assign_coords({name: c for name, c in beside.items() if set(c.dims) <= set(full[0].dims)})
+    return spectra.reshape((*like.shape, -1)), like

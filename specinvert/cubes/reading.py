@@ -64,11 +64,8 @@ class Reading:
                 return self.mean[:, i]
             case "std":
                 return self.std[:, i]
-            case "quantile":
-                return self._quantiles(i, [output.level])[:, 0]
-            case "ci_lower" | "ci_upper":
-                tail = 0.5 * (1.0 - output.level)
-                return self._quantiles(i, [tail if output.kind == "ci_lower" else 1.0 - tail])[:, 0]
+            case "quantile" | "ci_lower" | "ci_upper":
+                return self._quantile(output)
             case "hdi_lower" | "hdi_upper":
                 return self._shortest(i, output.level)[output.kind == "hdi_upper"]
             case "mode":
@@ -228,8 +225,22 @@ class Reading:
         """(n, L_t, L_t)."""
         return self._moments[1]
 
-    def _quantiles(self, i: int | None, levels: Sequence[float]) -> Array:
+    def _quantile(self, output: Output) -> Array:
+        """(n,); all that are wanted of a parameter are found together."""
+        i = output.index
         assert i is not None
+        if i not in self._found_quantiles:
+            levels = sorted({found for o in self.wanted if o.index == i and (found := _level(o)) is not None})
+            self._found_quantiles[i] = dict(zip(levels, self._quantiles(i, levels).T, strict=True))
+        return self._found_quantiles[i][_level(output)]
+
+    @cached_property
+    def _found_quantiles(self) -> dict[int, dict[float | None, Array]]:
+        """Quantiles (n,) by parameter and level."""
+        return {}
+
+    def _quantiles(self, i: int, levels: Sequence[float]) -> Array:
+        """(n, m)."""
         if self.recalibration is not None:
             grid, raw = self.recalibration
             levels = np.clip(np.interp(levels, grid, raw[i]), np.finfo(float).tiny, 1.0 - np.finfo(float).eps).tolist()
@@ -376,6 +387,12 @@ class Reading:
             else:
                 found |= self.estimate.log_tail() < level
         return found
+
+
+def _level(output: Output) -> float | None:
+    """The level of the quantile that an output is, None where it is another thing."""
+    tail = 0.5 * (1.0 - output.level)
+    return {"quantile": output.level, "ci_lower": tail, "ci_upper": 1.0 - tail}.get(output.kind)
 
 
 def _padded(values: Array, count: int) -> Array:

@@ -10,7 +10,8 @@ import numpy as np
 import xarray as xr
 
 from .bands import Bands, check_units, describe_bands, find_band_dim, match_bands, read_good
-from .labels import find_spectra, require_numbers, require_one_band_chunk
+from .labels import find_spectra, no_labelled, require_numbers, require_one_band_chunk
+from .values import fill_value, require_known_sizes, require_unpacked
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +56,9 @@ def read_request(
         named = spectra_name if spectra_name in data.data_vars else None
         data = find_spectra(data, None if named is None else str(named), band_dim)
     elif not isinstance(data, xr.DataArray):
-        raise TypeError(f"spectra must be an xarray DataArray or Dataset, not {type(data).__name__}")
+        raise no_labelled("spectra", "DataArray or Dataset", data)
     cube = require_numbers(data, "the cube")
+    require_known_sizes(cube, "the cube")
     dim = _band_dim(cube, bands, band_dim)
     if 0 in cube.shape:
         raise ValueError(f"the cube is empty, its sizes are {dict(cube.sizes)}: select at least one pixel and band")
@@ -94,38 +96,8 @@ def _without_bad(cube: xr.DataArray, dim: str, index: np.ndarray) -> tuple[xr.Da
     return masked, (remark,)
 
 
-def require_unpacked(cube: xr.DataArray) -> None:
-    """Raise ValueError where the attributes hold a scale that is not applied."""
-    if _number(cube, "scale_factor") not in (None, 1.0):
-        raise ValueError(
-            f"the cube is packed (scale_factor={cube.attrs['scale_factor']} in its attributes, not applied): open it "
-            "with specinvert.open_cube or with mask_and_scale=True"
-        )
-
-
 def _band_dim(cube: xr.DataArray, bands: Bands, band_dim: str | None) -> str:
     """The cube's band dimension; without wavelengths in training it is named as there."""
     if band_dim is None and bands.wavelength is None and bands.dim in cube.dims:
         return bands.dim
     return find_band_dim(cube, band_dim)
-
-
-def fill_value(cube: xr.DataArray) -> float | None:
-    """The value that stands for nodata, where the cube still has it in its attributes."""
-    for key in ("_FillValue", "missing_value", "nodata"):
-        value = _number(cube, key)
-        if value is not None:
-            return None if np.isnan(value) else value
-    return None
-
-
-def _number(cube: xr.DataArray, key: str) -> float | None:
-    """An attribute that should be a number; None where it is absent."""
-    if key not in cube.attrs:
-        return None
-    try:
-        return float(np.ravel(cube.attrs[key])[0])
-    except (TypeError, ValueError, IndexError):
-        raise ValueError(
-            f"attribute {key}={cube.attrs[key]!r} of the cube is not a number: correct it, or delete it from cube.attrs"
-        ) from None

@@ -15,7 +15,7 @@ import xarray as xr
 from ..gllim.threads import one_blas_thread
 from .bands import describe_bands, find_band_dim, match_bands, read_fwhm
 from .history import with_history
-from .labels import listed, require_flags, require_numbers, require_one_band_chunk, training_spectra
+from .labels import listed, require_flags, require_one_band_chunk, training_spectra
 from .responses import Cells, Sensor, band_weights, read_sensor
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def resample(
     >>> resample(fine, ([430.0, 460.0], 10.0)).values.tolist()
     [[1.0, 1.0]]
     """
-    array = require_numbers(training_spectra(training, spectra, band_dim), "spectra")
+    array = training_spectra(training, spectra, band_dim)
     dim = find_band_dim(array, band_dim)
     array = require_one_band_chunk(array, dim, rechunk)
     weights, target, note = _plan(array, dim, read_sensor(sensor, reach, good_only), min_coverage, uncovered)

@@ -11,8 +11,8 @@ import xarray as xr
 
 from .bands import describe_bands, find_band_dim, read_good
 from .history import with_history
-from .labels import find_spectra, require_flags, require_numbers
-from .request import fill_value, require_unpacked
+from .labels import find_spectra, no_labelled, require_flags, require_numbers
+from .values import fill_value, require_unpacked
 
 WATER_VAPOUR_NM = ((1350.0, 1450.0), (1800.0, 1950.0))
 """Ranges in nm where water vapour leaves no light at the ground."""
@@ -64,7 +64,7 @@ def select_bands(
     [500.0, 1600.0]
     """
     if not isinstance(data, xr.Dataset | xr.DataArray):
-        raise TypeError(f"data must be an xarray Dataset or DataArray, not {type(data).__name__}")
+        raise no_labelled("data", "Dataset or DataArray", data)
     require_flags(good_only=good_only, drop=drop)
     if negative not in ("keep", "nan", "clip"):
         raise ValueError(f"negative={negative!r} must be 'keep', 'nan' or 'clip'")
@@ -88,7 +88,7 @@ def select_bands(
     attrs = with_history(data.attrs, note)
     values = values.assign_attrs(array.attrs)
     values.encoding = dict(array.encoding)
-    result = data.assign({array.name: values}) if isinstance(data, xr.Dataset) else values
+    result = data.assign({array.name: values.variable}) if isinstance(data, xr.Dataset) else values
     if drop and not left.all():
         result = result.isel({dim: left})
     return result.assign_attrs(attrs)

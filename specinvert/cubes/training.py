@@ -20,7 +20,9 @@ from ..gllim.transforms import Transforms
 from .bands import Bands, describe_bands, find_band_dim
 from .chunks import PERSIST_BYTES, DaskChunks, delayed_chunks
 from .history import earlier_history
-from .labels import find_spectra, is_lazy, listed, require_numbers, require_one_band_chunk
+from .labels import find_spectra, is_lazy, listed, meant, no_labelled, require_one_band_chunk, same_places
+from .units import as_text
+from .values import native
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +69,12 @@ def read_training(
     ValueError : variables that are absent, not numbers, or of other dimensions; NaN where ``missing`` is "raise".
     """
     if not isinstance(training, xr.Dataset):
-        raise TypeError(f"training must be an xarray Dataset of spectra and parameters, not {type(training).__name__}")
+        raise no_labelled("training", "Dataset of spectra and parameters", training)
     if missing not in ("raise", "drop"):
         raise ValueError(f"missing={missing!r} must be 'raise' or 'drop'")
     if persist not in (True, False, "auto"):
         raise ValueError(f"persist={persist!r} must be True, False or 'auto'")
-    array = require_numbers(find_spectra(training, spectra, band_dim), "spectra")
+    array = native(meant(find_spectra(training, spectra, band_dim), "spectra"))
     dim = find_band_dim(array, band_dim)
     array = require_one_band_chunk(array, dim, rechunk)
     bands = describe_bands(array, dim)
@@ -82,7 +84,7 @@ def read_training(
         raise ValueError(f"the training spectra are empty: {dict(array.sizes)}")
     weight_name = weights if isinstance(weights, str) else None
     names = _parameter_names(training, parameters, array, dim, weight_name)
-    columns = [_flat(require_numbers(training[name], f"parameter {name!r}"), sizes, name) for name in names]
+    columns = [_flat(meant(training[name], f"parameter {name!r}"), sizes, name) for name in names]
     n_rows = int(np.prod(list(sizes.values()), dtype=np.int64))
     values = np.stack(columns, axis=1) if columns else np.empty((n_rows, 0))
     ranges = _finite_ranges(values)
@@ -92,9 +94,15 @@ def read_training(
             raise ValueError(f"weights {weight_name!r} not in the Dataset; it has {listed(training.variables)}")
         weights = training[weight_name]
     if isinstance(weights, xr.DataArray):
-        weights = _flat(require_numbers(weights, "weights"), sizes, "weights")
+        for along in set(weights.dims) & set(array.dims) & set(weights.coords) & set(array.coords):
+            if weights.sizes[along] == array.sizes[along] and not same_places(weights[along], array[along]):
+                raise ValueError(
+                    f"weights have other coordinates along {along!r} than the spectra: reindex them to these"
+                )
+        weights = _flat(meant(weights, "weights"), sizes, "weights")
     elif weights is not None:
-        weights = np.ravel(require_numbers(xr.DataArray(np.asarray(weights)), "weights"))
+        plain = weights if np.ma.isMA(weights) else np.asarray(weights)
+        weights = np.ravel(meant(xr.DataArray(plain), "weights"))
     frequencies = check_weights(weights, n_rows)
     given = check_responsibilities(responsibilities, n_rows)
 
@@ -117,7 +125,7 @@ def read_training(
         source=source,
         bands=bands,
         spectra_name=array.name,
-        spectra_units=None if units is None else str(units),
+        spectra_units=None if units is None else as_text(units),
         parameters=names,
         attrs={name: _text_attrs(training[name].attrs) for name in names},
         n_responsibilities=None if given is None else given.shape[1],
@@ -159,15 +167,15 @@ def _parameter_names(
 ) -> list[str]:
     if parameters is None:
         others = [n for n in training.data_vars if n not in (spectra.name, weights)]
-        names = [str(n) for n in others if training[n].dims and set(training[n].dims) <= set(spectra.dims) - {band_dim}]
+        names = [n for n in others if training[n].dims and set(training[n].dims) <= set(spectra.dims) - {band_dim}]
         if not names and len(spectra.dims) > 2:
-            names = [str(d) for d in spectra.dims if d != band_dim and d in training.coords]
+            names = [d for d in spectra.dims if d != band_dim and d in training.coords]
         if not names:
             raise ValueError(
                 "no parameters found beside the spectra: pass parameters=[...] with names of variables or coordinates "
                 f"({listed(training.variables)}), or parameters=[] for unsupervised training"
             )
-        return names
+        return _texts(names)
     if isinstance(parameters, str):
         raise ValueError(f"parameters={parameters!r} must be a list of names: use [{parameters!r}]")
     if not isinstance(parameters, Iterable):
@@ -176,10 +184,21 @@ def _parameter_names(
     absent = [name for name in names if name not in training.variables]
     if absent:
         raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(training.variables)}")
-    repeated = {name for name in names if names.count(name) > 1}
+    repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if repeated:
-        raise ValueError(f"parameters {listed(sorted(repeated))} are asked for more than once")
-    return names
+        raise ValueError(f"parameters {listed(repeated)} are asked for more than once")
+    return _texts(names)
+
+
+def _texts(names: Sequence[Hashable]) -> list[str]:
+    """The names of parameters; ValueError where one is no text, as files and outputs need it."""
+    others = [name for name in names if not isinstance(name, str)]
+    if others:
+        raise ValueError(
+            f"parameter {others[0]!r} has a name that is no text: rename it, as with .rename({{{others[0]!r}: "
+            f"{'parameter_' + str(others[0])!r}}})"
+        )
+    return list(map(str, names))
 
 
 def _flat(array: xr.DataArray, sizes: dict[Hashable, int], name: str) -> np.ndarray:
@@ -221,4 +240,4 @@ def _finite(chunk: Chunk) -> np.ndarray:
 
 def _text_attrs(attrs: dict[Any, Any]) -> dict[str, str]:
     kept = ("units", "long_name", "standard_name", "description")
-    return {key: str(attrs[key]) for key in kept if key in attrs}
+    return {key: as_text(attrs[key]) for key in kept if attrs.get(key) is not None}

@@ -26,12 +26,12 @@ _REMEDY = {("1", "%"): "divide by 100", ("%", "1"): "multiply by 100"}
 
 def is_unknown(unit: object) -> bool:
     """Tell whether `unit` says nothing: None, blank, "unknown" and the like."""
-    return unit is None or str(unit).strip().lower() in _UNKNOWN
+    return unit is None or as_text(unit).strip().lower() in _UNKNOWN
 
 
 def length_unit(unit: object) -> str | None:
     """Return the key of `NM_PER_UNIT` that `unit` spells, or None where it is no unit of length."""
-    text = str(unit).strip().strip("[]()").rstrip(".")
+    text = as_text(unit).strip().strip("[]()").rstrip(".")
     if text == "A":
         return "angstrom"
     if text.startswith("M") and len(text) == 2:  # megametres, not millimetres
@@ -39,7 +39,7 @@ def length_unit(unit: object) -> str | None:
     return _LENGTHS.get(text.lower())
 
 
-def check_units(expected: str | None, given: str | None, what: str) -> None:
+def check_units(expected: object, given: object, what: str) -> None:
     """Raise where two units are both known and contradict each other.
 
     Spellings of a plain fraction ("1", "", "reflectance", "unitless", ...) are one unit, and so are "%" and
@@ -61,12 +61,17 @@ def check_units(expected: str | None, given: str | None, what: str) -> None:
     """
     if expected is None or given is None:
         return
-    known, found = _canonical(expected), _canonical(given)
+    known, found = _canonical(as_text(expected)), _canonical(as_text(given))
     if known != found:
         remedy = _REMEDY.get((known, found), f"convert it to {expected!r}")
         raise ValueError(
             f"{what} is in {given!r} but {expected!r} is expected; {remedy}, or correct its 'units' attribute"
         )
+
+
+def as_text(unit: object) -> str:
+    """A unit as text, though a file gave bytes or a number."""
+    return unit.decode("utf-8", "replace") if isinstance(unit, bytes) else str(unit)
 
 
 def _canonical(unit: str) -> str:

@@ -16,6 +16,9 @@ from specinvert.diagnostics.truth import broadcast_truth, read_truth
 MAX_PAIRS = 20_000
 """Samples that figures are of."""
 
+FEW_SPECTRA = 2_000
+"""Spectra that are enough for a median."""
+
 
 @dataclass(frozen=True)
 class EvaluatedSample:
@@ -49,17 +52,9 @@ def evaluate_sample(inverter: FittedInverter, test: xr.Dataset, options: dict[st
     TypeError, ValueError : as `GLLiMInverter.evaluate`.
     """
     model = inverter.model_
-
-    def requested(data: xr.Dataset) -> Request:
-        labels = model.bands, model.spectra_name, model.spectra_units
-        return read_request(data, *labels, options["band_dim"], options["tolerance"], rechunk="auto")
-
-    truth, spectra = read_truth(test, model.names, model.attrs)
-    request = requested(spectra)
+    some, request = _sampled(inverter, test, options, MAX_PAIRS)
     evaluation = inverter.evaluate(test, rechunk="auto", **options)
-    samples = [dim for dim in request.cube.dims if dim != request.band_dim]
-    some = subsample(spectra.assign(truth.data_vars), samples, MAX_PAIRS).compute()
-    request, options = requested(some.drop_vars(model.names)), options | {"band_dim": request.band_dim}
+    options = options | {"band_dim": request.band_dim}
     estimates = inverter.invert(request.cube, outputs=["mean", "std", "fit_rmse"], **options)
     rows = request.cube.transpose(..., request.band_dim).values.reshape(-1, request.cube.sizes[request.band_dim])
     rows = rows[:, request.bands].astype(np.float64)
@@ -73,6 +68,33 @@ def evaluate_sample(inverter: FittedInverter, test: xr.Dataset, options: dict[st
         _examples(estimates["fit_rmse"]),
         options,
     )
+
+
+def median_misfit(inverter: FittedInverter, test: xr.Dataset, options: dict[str, Any]) -> float:
+    """Median `fit_rmse` of at most `FEW_SPECTRA` spectra of a test set, in their units; NaN where none has an estimate.
+
+    ``options`` are those of the inversion.
+    """
+    _, request = _sampled(inverter, test, options, FEW_SPECTRA)
+    fit = inverter.invert(request.cube, outputs=["fit_rmse"], **options | {"band_dim": request.band_dim})["fit_rmse"]
+    return float(fit.median())
+
+
+def _sampled(
+    inverter: FittedInverter, test: xr.Dataset, options: dict[str, Any], most: int
+) -> tuple[xr.Dataset, Request]:
+    """At most so many spectra with their truths, in memory, and the request to invert them."""
+    model = inverter.model_
+
+    def requested(data: xr.Dataset) -> Request:
+        labels = model.bands, model.spectra_name, model.spectra_units
+        return read_request(data, *labels, options["band_dim"], options["tolerance"], rechunk="auto")
+
+    truth, spectra = read_truth(test, model.names, model.attrs)
+    request = requested(spectra)
+    samples = [dim for dim in request.cube.dims if dim != request.band_dim]
+    some = subsample(spectra.assign(truth.data_vars), samples, most).compute()
+    return some, requested(some.drop_vars(model.names))
 
 
 def _examples(fit: xr.DataArray) -> dict[str, dict[Any, int]]:

@@ -40,6 +40,9 @@ SAMPLES_PER_BAND = 2
 FAR_OUT = 1.5
 """How much greater the squared distance of held-out spectra may be than the model's noise explains."""
 
+CLEAN = 0.5
+"""Share of the noise added in training below which the misfit of test spectra says that they lack it."""
+
 FLAG_LIMITS = {
     "partial_bands": 0.20,
     "out_of_domain": 0.05,
@@ -162,6 +165,22 @@ def evaluation_findings(evaluation: xr.Dataset) -> list[Finding]:
             )
         )
     return found
+
+
+def noise_findings(misfit: float, added: np.ndarray | None) -> list[Finding]:
+    """Whether test spectra, of this median RMSE of the fit, lack the noise (D,) that training added to its own."""
+    if added is None or not misfit < CLEAN * (noise := float(np.sqrt(np.mean(added**2)))):
+        return []
+    return [
+        Finding(
+            "The test spectra lack the noise of training",
+            f"They are fitted to {misfit:.2g} in the median, and training added noise of {noise:.2g}.",
+            "Add the same noise to them (--add-noise, or specinvert.nuisance.apply) and evaluate again: what is said "
+            "of coverage here does not hold for spectra with noise, and a recalibration on such spectra makes "
+            "intervals too narrow.",
+            serious=True,
+        )
+    ]
 
 
 def map_findings(shares: Mapping[str, float]) -> list[Finding]:

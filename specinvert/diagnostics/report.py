@@ -24,6 +24,7 @@ from specinvert.diagnostics.findings import (
     evaluation_findings,
     map_findings,
     model_findings,
+    noise_findings,
     other_model,
 )
 from specinvert.diagnostics.fitted import FittedInverter, model_of
@@ -230,6 +231,7 @@ def _training(inverter: FittedInverter, training: xr.Dataset | None, found: list
 def _evaluation(inverter: FittedInverter, sample: EvaluatedSample, found: list[Finding]) -> _Section:
     scores = sample.evaluation
     found += evaluation_findings(scores)
+    found += noise_findings(float(sample.estimates["fit_rmse"].median()), inverter.model_.training_noise)
     found += band_findings(sample.rows, inverter.model_.bands, "test spectra")
     said = "; ".join(
         f"{name}: NRMSE {float(nrmse):.3g}"

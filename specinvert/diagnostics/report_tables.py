@@ -70,7 +70,7 @@ def parameter_table(model: Model) -> Safe:
         (
             name,
             model.attrs[name].get("long_name", ""),
-            units_of(model.attrs[name]) or "1",
+            str(model.attrs[name].get("units", "")),
             f"{low:.4g}",
             f"{high:.4g}",
             model.transforms.entry(i).kind.replace("identity", "none"),
@@ -119,7 +119,7 @@ def map_table(results: Results, model: Model) -> Safe:
         rows.append(
             (
                 name,
-                units_of(results.data[name].attrs) or "1",
+                str(results.data[name].attrs.get("units", "")),
                 *shown,
                 f"{model.low[i]:.4g} to {model.high[i]:.4g}",
             )

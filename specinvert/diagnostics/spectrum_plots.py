@@ -214,5 +214,6 @@ def _draw_range(ax: Axes, marginal: Marginal, trained: tuple[float, float], unit
     ax.plot((marginal.lower, marginal.upper), (0, 0), color=DOT, linewidth=5, solid_capstyle="butt")
     ax.plot(marginal.mean, 0, "|", color="black", markersize=8)
     ax.set(xlim=(low - margin, high + margin), ylim=(-1, 1))
-    text = f"in the training range, {trained[0]:.3g} to {trained[1]:.3g}{f' {short_units(units)}' if units else ''}"
+    ends = " to ".join(f"{end:.0f}" if 1e3 <= abs(end) < 1e5 else f"{end:.3g}" for end in trained)
+    text = f"in the training range, {ends}{f' {short_units(units)}' if units else ''}"
     ax.text(0.5, -0.6, text, transform=ax.transAxes, ha="center", va="top", fontsize=SMALL, color=SOFT)

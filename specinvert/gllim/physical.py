@@ -31,6 +31,8 @@ DRAWS = 512
 """Draws from each component of a mixture for compositions, in mirrored pairs of mean zero and unit covariance."""
 PRODUCTS = ((0.75, 8), (1.5, 16))
 """Widths up to which so many Gauss-Hermite nodes a dimension serve compositions, where fewer than the draws."""
+NEGLIGIBLE = 1e-3
+"""Share of the smaller of a level and what is above it that components left out of a composition's quantiles hold."""
 BLOCK = 1024
 """Components of several rows that are worked on at once."""
 
@@ -90,7 +92,7 @@ def physical_quantiles(
     """Quantiles (n, m) of physical parameter ``index`` at levels (m,) in (0, 1), NaN in rows without weight.
 
     Transforms of one parameter are monotone: the quantiles of z that ``z_quantile`` finds are transformed back. Parts
-    of a composition have quantiles of draws, interpolated.
+    of a composition have quantiles of draws, interpolated, from all but the faintest components.
     """
     levels = np.asarray(levels, dtype=np.float64)
     entry = transforms.entry(index)
@@ -100,7 +102,9 @@ def physical_quantiles(
         marginal = mixture.select(some).marginal(entry.start)
         found[some] = transforms.inverse_of(index, z_quantile(*marginal, levels))
         return found
-    for block in _components(mixture):
+    least = NEGLIGIBLE * np.minimum(levels, 1.0 - levels).min() / mixture.weights.shape[1]
+    counted = np.where(mixture.weights > least, mixture.weights, 0.0)
+    for block in _components(Mixture(counted, mixture.means, mixture.covariances)):
         part = entry.standard_inverse(_draws(block, _columns(entry)))[entry.columns.index(index)]
         cuts = np.searchsorted(block.rows, np.arange(block.where.stop - block.where.start + 1))
         for row, (a, b) in enumerate(pairwise(cuts)):

@@ -15,7 +15,7 @@ import xarray as xr
 from ..cubes.bands import is_wavelength_name
 from ..cubes.units import length_unit
 from .header import is_fwhm_name
-from .place import grid_mapping, spatial_dims, transform_of
+from .place import grid_mapping, has_places, spatial_dims, transform_of
 from .udunits import cf_units
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -124,7 +124,7 @@ def _projection_coordinates(maps: xr.Dataset) -> xr.Dataset:
                 x_dim: transform.c + transform.a * (np.arange(maps.sizes[x_dim]) + 0.5),
             }
         )
-    if set(dims) <= set(maps.coords):
+    if has_places(maps, dims):
         own = {dim: maps[dim].attrs for dim in dims}
         maps = maps.rio.write_coordinate_system()
         for dim in dims:

@@ -111,7 +111,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     if model.recalibration is not None:
         variables["recalibration_level"] = (("level",), model.recalibration[0])
         variables["recalibration_raw"] = (("parameter", "level"), model.recalibration[1])
-    labels = None if model.bands.labels is None else np.asarray(model.bands.labels).tolist()
+    labels = None if model.bands.labels is None else np.asarray(model.bands.labels)
+    times = None if labels is None or labels.dtype.kind not in "mM" else labels.dtype
     from .. import __version__
 
     description = {
@@ -121,7 +122,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
             "dim": model.bands.dim,
             "unit": model.bands.unit,
             "guessed": model.bands.guessed,
-            "labels": labels,
+            "labels": None if labels is None else (labels if times is None else labels.astype(np.int64)).tolist(),
+            "labels_dtype": None if times is None else str(times),
         },
         "spectra_name": model.spectra_name,
         "spectra_units": model.spectra_units,
@@ -236,7 +238,7 @@ def _model(data: xr.Dataset) -> Model:
             wavelength=wavelength,
             unit=bands["unit"],
             guessed=bands["guessed"],
-            labels=None if labels is None else np.asarray(labels),
+            labels=None if labels is None else np.asarray(labels, dtype=bands.get("labels_dtype")),
         ),
         bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
         held_out=data["held_out"].values if "held_out" in data else None,

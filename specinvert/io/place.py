@@ -30,6 +30,11 @@ def grid_mapping(maps: xr.Dataset, array: xr.DataArray) -> str | None:
     return name if name in maps.coords else None
 
 
+def has_places(maps: xr.Dataset, dims: tuple[str, str]) -> bool:
+    """Whether the maps have coordinates along both dimensions, and these are numbers."""
+    return all(dim in maps.coords and maps[dim].dtype.kind in "biuf" for dim in dims)
+
+
 def refresh_transform(maps: xr.Dataset) -> xr.Dataset:
     """Rewrite the transform stored with the CRS where the coordinates, sliced since, disagree with it."""
     name = _georeference(maps)
@@ -48,7 +53,7 @@ def transform_of(maps: xr.Dataset) -> Affine:
     Raises ValueError where neither tells the size of a pixel.
     """
     stored, dims = _stored_transform(maps), spatial_dims(maps)
-    if dims is None or not set(dims) <= set(maps.coords):
+    if dims is None or not has_places(maps, dims):
         return stored or Affine.identity()
     if stored is not None and (stored.b or stored.d):
         return stored

@@ -101,7 +101,7 @@ def _name_coordinates(maps: xr.Dataset, array: xr.DataArray) -> None:
 def _zarr_encoding(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
     encoding = _fill_value(array, is_coordinate)
     if array.chunks is not None:
-        encoding["chunks"] = tuple(sizes[0] for sizes in array.chunks)
+        encoding["chunks"] = tuple(max(sizes) for sizes in array.chunks)
     return encoding
 
 

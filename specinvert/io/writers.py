@@ -21,6 +21,7 @@ from .atomic import check_target, put_in_place
 from .blocks import ProgressCallback, Write, block_layout, kept_blocks, side_folder
 from .cf import dress
 from .geotiff import FLAG, flag_name, geotiff_files, raster_maps
+from .storable import storable
 from .stores import netcdf_file, zarr_store
 
 _NETCDF = frozenset({".nc", ".nc4"})
@@ -46,6 +47,7 @@ def save_maps(
 
     netCDF and Zarr hold every variable: floats with NaN as fill value, integers without a fill value and in netCDF
     compressed, coordinates and CRS, with what CF-1.11 asks of names, units and coordinates (:mod:`specinvert.io.cf`).
+    Types and attributes that files do not hold are spelled in those that they do (:mod:`specinvert.io.storable`).
     GeoTIFF, cloud-optimised with overviews and statistics, holds the maps as bands named after the variables, NaN for
     no data, in the smallest float type that holds them all, their attributes as tags; the variable `quality_flag` goes
     to `<name>_flag.tif` beside it, as the integers it is, without a nodata value.
@@ -62,9 +64,9 @@ def save_maps(
 
     Raises
     ------
-    ValueError : another suffix, a compression that is no level, no variables, for GeoTIFF a variable that is no 2-D
-        map or no number, or maps of a swath, or blocks of other maps to resume from; or the maps were inverted from
-        the cube in that file, which would be lost.
+    ValueError : another suffix, a compression that is no level, no variables or empty ones, a MultiIndex, a variable of
+        a type that no file holds, for GeoTIFF one that is no 2-D map or no number, or maps of a swath, or blocks of
+        other maps to resume from; or the maps were inverted from the cube in that file, which would be lost.
     TypeError : `maps` is not a Dataset, `progress` no function, `history` no text.
     FileNotFoundError, PermissionError : the directory is missing or cannot be written to.
 
@@ -91,6 +93,7 @@ def save_maps(
         raise ValueError(f"{os.fspath(path)}: cannot write {suffix or 'a name without suffix'}; use one of {accepted}")
     if not maps.data_vars:
         raise ValueError(f"{os.fspath(path)}: the Dataset has no variables to write")
+    maps = storable(maps, path)
     final = Path(path)
     open_file: _OpenFile
     if suffix in _GEOTIFF:
