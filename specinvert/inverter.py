@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -305,7 +306,7 @@ class GLLiMInverter:
         ).posterior(spectra, n_components)
 
     def simulate(self, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
-        """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp).
+        """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp). NaN where a parameter is.
 
         Parameters
         ----------
@@ -314,7 +315,7 @@ class GLLiMInverter:
 
         Raises
         ------
-        ValueError : not fitted, a parameter that is absent, NaN, or latents of the wrong size.
+        ValueError : not fitted, a parameter that is absent or infinite, or latents of the wrong size.
         """
         return simulate(self._fitted(), parameters, latent)
 
@@ -324,6 +325,7 @@ class GLLiMInverter:
         Parameters
         ----------
         test : spectra and true parameters, variables or coordinates, of any dimensions; a cube with truth maps too.
+            Simulated ones need the noise of training, as :func:`specinvert.nuisance.apply` adds it.
         options : of :meth:`invert`, such as ``noise``, ``band_dim`` and ``tolerance``.
 
         Returns
@@ -350,17 +352,25 @@ class GLLiMInverter:
 
         Parameters
         ----------
-        held_out : spectra and true parameters, as :meth:`evaluate` takes them.
+        held_out : spectra and true parameters, as :meth:`evaluate` takes them, with the noise of training.
         minimum : fewest pairs of truth and estimate.
 
         Raises
         ------
         ValueError : too few pairs, or a model with compositions.
+
+        Warns
+        -----
+        UserWarning : the spectra lack the noise that training added to its own: intervals become too narrow.
         """
+        from .diagnostics.evaluated import lacking_noise
+
         if not isinstance(minimum, numbers.Integral) or isinstance(minimum, bool) or minimum < 1:
             raise ValueError(f"minimum={minimum!r} must be an integer, 1 or more")
         raw = replace(self._fitted(), recalibration=None)
         correction = Recalibration.of(self._inversion(raw, **options).pit(held_out), int(minimum))
+        for finding in lacking_noise(self, held_out, options):
+            warnings.warn(f"{finding.title}. {finding.what} {finding.todo}", UserWarning, stacklevel=2)
         self.model_ = replace(raw, recalibration=(correction.levels, correction.raw))
         return self
 

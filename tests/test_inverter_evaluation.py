@@ -132,14 +132,24 @@ def test_an_unsupervised_model_simulates_from_its_latents() -> None:
         unsupervised().simulate(xr.Dataset())
 
 
+def test_maps_are_simulated_with_nan_where_they_hold_nodata() -> None:
+    cube = make_cube()
+    cube.values[0, 0, 0], cube.values[1, 2] = np.nan, np.nan
+    maps = fitted(1).invert(cube, outputs=["mean", "latent"])
+    spectra = fitted(1).simulate(maps, maps["latent"])
+    plain = fitted(1).simulate(maps.fillna(0.5), maps["latent"].fillna(0.5))
+    xr.testing.assert_allclose(spectra, plain.where(maps["water"].notnull()), rtol=1e-12)
+    assert int(spectra.isnull().sum()) == spectra.sizes["band"]
+
+
 def test_what_cannot_be_simulated_is_refused() -> None:
     truth = make_truth()
     with refuses(ValueError, "'dust'", "'water'"):
         fitted().simulate(truth.drop_vars("dust"))
-    holed = truth.copy(deep=True)
-    holed["water"][1, 2] = np.nan
-    with refuses(ValueError, "1 row", "NaN"):
-        fitted().simulate(holed)
+    endless = truth.copy(deep=True)
+    endless["water"][1, 2] = np.inf
+    with refuses(ValueError, "1 row", "infinity"):
+        fitted().simulate(endless)
     with refuses(ValueError, "'water'", "numbers"):
         fitted().simulate(truth.assign(water="wet"))
     with refuses(ValueError, "'latent': 1", "{'latent': 2}"):

@@ -61,6 +61,7 @@ def evaluate(
     specinvert evaluate model.nc simulated.nc --add-noise 0.005
     specinvert evaluate model.nc test.nc --noise 0.01
     """
+    from ..diagnostics.evaluated import lacking_noise
     from ..diagnostics.findings import evaluation_findings
     from ..diagnostics.metrics import format_table
     from ..inverter import load_inverter
@@ -72,7 +73,7 @@ def evaluate(
     options = {"noise": _noise(noise, data, inverter, band_dim), "band_dim": band_dim, "tolerance": tolerance}
     with cluster(scheduler):
         table = inverter.evaluate(data, rechunk="auto", **options)
-        lacking = _lacking_noise(inverter, data, options)
+        lacking = lacking_noise(inverter, data, options)
     click.echo(format_table(table))
     for finding in (*lacking, *evaluation_findings(table)):
         Session.current().console.note(_told(finding))
@@ -120,8 +121,6 @@ def recalibrate(
     data = _noisy(open_dataset(require_spectra(held_out)), add_noise, inverter, band_dim)
     options: dict[str, Any] = {"band_dim": band_dim, "tolerance": tolerance}
     options["noise"] = _noise(noise, data, inverter, band_dim)
-    for finding in _lacking_noise(inverter, data, options):
-        Session.current().console.note(_told(finding))
     before = inverter.evaluate(data, rechunk="auto", **options)["coverage_90"]
     inverter.recalibrate(data, minimum, rechunk="auto", **options)
     after = inverter.evaluate(data, rechunk="auto", **options)["coverage_90"]
@@ -351,12 +350,3 @@ def _spectra_of(model: Any, data: Any, band_dim: str | None) -> tuple[str | None
     name, dim = model.spectra_name, model.bands.dim
     own = dim if model.bands.wavelength is None and dim in data.dims else None
     return name if name in data.data_vars else None, band_dim or own
-
-
-def _lacking_noise(inverter: Any, data: Any, options: dict[str, Any]) -> list[Finding]:
-    """What to beware of where a test set lacks the noise of training."""
-    from ..diagnostics.evaluated import median_misfit
-    from ..diagnostics.findings import noise_findings
-
-    added = inverter.model_.training_noise
-    return [] if added is None else noise_findings(median_misfit(inverter, data, options), added)

@@ -73,11 +73,11 @@ def expected_spectra(
 ) -> tuple[np.ndarray, xr.DataArray]:
     """Spectra (..., D) expected for parameters, and an array that has their pixel dimensions and coordinates.
 
-    Of a committee the average of the members'; latents belong to a member alone.
+    NaN where a parameter or latent is. Of a committee the average of the members'; latents belong to a member alone.
 
     Raises
     ------
-    TypeError, ValueError : a parameter that is absent or no number, NaN, or latents of the wrong size or places.
+    TypeError, ValueError : a parameter that is absent, infinite or no number, or latents of the wrong size or places.
     """
     if not isinstance(parameters, xr.Dataset):
         raise no_labelled("parameters", "Dataset", parameters)
@@ -103,11 +103,13 @@ def expected_spectra(
             f"parameters and latent lie at different places ({' '.join(str(error).split())}): reindex one to the other"
         ) from None
     values = np.stack([np.asarray(c.values, dtype=np.float64).ravel() for c in full], axis=1)
-    if not np.isfinite(values).all():
-        raise ValueError(f"{int((~np.isfinite(values)).any(axis=1).sum())} rows to simulate hold NaN or infinity")
-    n_t = len(names)
-    z, w = transforms.forward(values[:, :n_t]), None if latent is None else values[:, n_t:]
-    spectra = np.mean([inverse_regression(member, z, w) for member in members], axis=0)
+    infinite = int(np.isinf(values).any(axis=1).sum())
+    if infinite:
+        raise ValueError(f"{infinite} rows to simulate hold infinity: give numbers, NaN where there is no spectrum")
+    there, n_t = ~np.isnan(values).any(axis=1), len(names)
+    z, w = transforms.forward(values[there, :n_t]), None if latent is None else values[there, n_t:]
+    spectra = np.full((len(values), theta.n_bands), np.nan)
+    spectra[there] = np.mean([inverse_regression(member, z, w) for member in members], axis=0)
     beside = parameters[list(names)].coords
     like = full[0].assign_coords({name: c for name, c in beside.items() if set(c.dims) <= set(full[0].dims)})
     return spectra.reshape((*like.shape, -1)), like

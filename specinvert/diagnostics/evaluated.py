@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from specinvert.cubes.request import Request, read_request
+from specinvert.diagnostics.findings import Finding, noise_findings
 from specinvert.diagnostics.fitted import FittedInverter
 from specinvert.diagnostics.training_plots import subsample
 from specinvert.diagnostics.truth import broadcast_truth, read_truth
@@ -70,14 +71,18 @@ def evaluate_sample(inverter: FittedInverter, test: xr.Dataset, options: dict[st
     )
 
 
-def median_misfit(inverter: FittedInverter, test: xr.Dataset, options: dict[str, Any]) -> float:
-    """Median `fit_rmse` of at most `FEW_SPECTRA` spectra of a test set, in their units; NaN where none has an estimate.
+def lacking_noise(inverter: FittedInverter, test: xr.Dataset, options: dict[str, Any]) -> list[Finding]:
+    """What to beware of where a test set lacks the noise that training added: told by `FEW_SPECTRA` of it at most.
 
     ``options`` are those of the inversion.
     """
+    added = inverter.model_.training_noise
+    if added is None:
+        return []
+    options = {"band_dim": None, "tolerance": 1.0, **options}
     _, request = _sampled(inverter, test, options, FEW_SPECTRA)
     fit = inverter.invert(request.cube, outputs=["fit_rmse"], **options | {"band_dim": request.band_dim})["fit_rmse"]
-    return float(fit.median())
+    return noise_findings(float(fit.median()), added)
 
 
 def _sampled(
