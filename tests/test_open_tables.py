@@ -195,6 +195,12 @@ def test_a_bad_table_is_one_clear_error(tmp_path, text, message):
         assert "\n" not in str(caught.value)
 
 
+def test_a_text_file_with_wavelengths_down_the_rows_is_to_be_turned(tmp_path):
+    path = write(tmp_path / "field.txt", "Wavelength\tsnow0.asd\tsnow1.asd\n350\t0.9\t0.8\n351\t0.9\t0.7\n")
+    with pytest.raises(ValueError, match=r"field\.txt: .*wavelengths run down the rows: turn the table"):
+        open_cube(path)
+
+
 def test_what_is_no_text_or_empty_is_one_clear_error(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"")

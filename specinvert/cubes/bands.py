@@ -363,8 +363,9 @@ def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float
     remedy = (
         f"give {of} at these wavelengths, or raise tolerance"
         if of
-        else "train for the sensor's bands (fit(training, sensor=cube)), drop those bands from training, "
-        "raise tolerance, or give the cube these bands with NaN, as select_bands(drop=False) does"
+        else "train for the sensor's bands (fit(training, sensor=cube)), average finer spectra to the model's "
+        "(resample), drop those bands from training, raise tolerance, or give the cube these bands with NaN, as "
+        "select_bands(drop=False) does"
     )
     raise ValueError(
         f"{missing.size} of {wanted.size} bands have no partner of their own{of and f' in {of}'} within "

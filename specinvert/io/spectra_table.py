@@ -39,7 +39,10 @@ class _Layout:
 
 
 def looks_like_table(path: Path, head: bytes) -> bool:
-    """Whether a file is a table of spectra: by its name, for .txt by columns named by wavelength. Never raises."""
+    """Whether a file is a table of spectra: by its name, for .txt by columns named by wavelength or by the first one.
+
+    Never raises.
+    """
     suffix = path.suffix.lower()
     if not head or suffix not in SUFFIXES:
         return False
@@ -52,7 +55,7 @@ def looks_like_table(path: Path, head: bytes) -> bool:
     except (csv.Error, StopIteration, IndexError):
         return False
     names = [_plain(name, delimiter) for name in (names[:-1] if len(lines) == 1 else names)]
-    return bool(spectral_columns(names))
+    return bool(spectral_columns(names)) or (bool(names) and is_wavelength_name(names[0]))
 
 
 def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
