@@ -230,7 +230,8 @@ def test_a_model_of_16_mb_is_sent_quietly_and_not_with_every_block(
     arrivals = Counter(pid for pid in map(int, file.read_text().split()) if pid != os.getpid())
     assert set(arrivals) <= set(client.run(os.getpid).values())
     assert arrivals
-    assert max(arrivals.values()) <= 2, arrivals  # a second time where the task that holds it changes workers
+    # again where the task that holds it changes workers, which a loaded machine makes it do; blocks are 12 or 15
+    assert sum(arrivals.values()) <= 6, arrivals
 
 
 def fail(chunk: Chunk) -> int:
