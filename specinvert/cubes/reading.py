@@ -65,7 +65,7 @@ class Reading:
             case "std":
                 return self.std[:, i]
             case "quantile" | "ci_lower" | "ci_upper":
-                return self._quantile(output)
+                return self._wanted_quantiles[i, _level(output)]
             case "hdi_lower" | "hdi_upper":
                 return self._shortest(i, output.level)[output.kind == "hdi_upper"]
             case "mode":
@@ -225,19 +225,15 @@ class Reading:
         """(n, L_t, L_t)."""
         return self._moments[1]
 
-    def _quantile(self, output: Output) -> Array:
-        """(n,); all that are wanted of a parameter are found together."""
-        i = output.index
-        assert i is not None
-        if i not in self._found_quantiles:
-            levels = sorted({found for o in self.wanted if o.index == i and (found := _level(o)) is not None})
-            self._found_quantiles[i] = dict(zip(levels, self._quantiles(i, levels).T, strict=True))
-        return self._found_quantiles[i][_level(output)]
-
     @cached_property
-    def _found_quantiles(self) -> dict[int, dict[float | None, Array]]:
-        """Quantiles (n,) by parameter and level."""
-        return {}
+    def _wanted_quantiles(self) -> dict[tuple[int | None, float | None], Array]:
+        """Quantiles (n,) by parameter and level; all of a parameter are found together."""
+        asked = {(o.index, level) for o in self.wanted if o.index is not None and (level := _level(o)) is not None}
+        found: dict[tuple[int | None, float | None], Array] = {}
+        for i in {i for i, _ in asked}:
+            levels = sorted(level for index, level in asked if index == i)
+            found |= {(i, level): row for level, row in zip(levels, self._quantiles(i, levels).T, strict=True)}
+        return found
 
     def _quantiles(self, i: int, levels: Sequence[float]) -> Array:
         """(n, m)."""
