@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
 import specinvert
-from specinvert.diagnostics.metrics import format_table
-from specinvert.diagnostics.plots import plot_maps
+from specinvert.figures import plot_maps
+from specinvert.scores.metrics import format_table
 
 PARAMETERS = {
     "lai": ("leaf area index", "1"),

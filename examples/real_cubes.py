@@ -24,11 +24,11 @@ import prosail
 import xarray as xr
 
 import specinvert
-from specinvert.diagnostics.flags import flag_shares
-from specinvert.diagnostics.metrics import format_table
-from specinvert.diagnostics.plots import save_figure
+from specinvert.figures import save_figure
+from specinvert.flags import flag_shares
 from specinvert.nuisance import Discrepancy, Gain, Noise, Offset, ThinCloud, apply
 from specinvert.physics.prosail_model import simulate_prosail
+from specinvert.scores.metrics import format_table
 
 # nm: the ends of the sensors, oxygen, where detectors overlap, water vapour and carbon dioxide.
 UNUSABLE = ((0, 420), (755, 770), (890, 1000), (1100, 1165), (1335, 1480), (1780, 2015), (2400, 9999))

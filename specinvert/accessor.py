@@ -67,11 +67,11 @@ class GLLiMDatasetAccessor(_Accessor):
         return _inverter(inverter).evaluate(self._data, **options)
 
     def plot(self, parameters: Sequence[str] | None = None, truth: xr.Dataset | None = None) -> Figure:
-        """Draw these results, maps or rows: :func:`specinvert.diagnostics.plots.plot_results`.
+        """Draw these results, maps or rows: :func:`specinvert.figures.plot_results`.
 
-        A matplotlib Figure; ``specinvert.diagnostics.plots.save_figure`` writes it.
+        A matplotlib Figure; ``specinvert.figures.save_figure`` writes it.
         """
-        from .diagnostics.plots import plot_results
+        from .figures import plot_results
 
         return plot_results(self._data, truth, parameters)
 

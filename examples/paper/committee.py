@@ -19,7 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 from synthetic import N_COMPONENTS, draw_function
 from table2 import PAPER
 
-from specinvert import GLLiMInverter, __version__
+from specinvert import GLLiMInverter
+from specinvert._version import __version__
 
 N_LATENT = 3
 WITH_LATENTS = [f"hGLLiM-{n}" for n in range(1, 5)]

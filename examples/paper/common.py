@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from specinvert import __version__
+from specinvert._version import __version__
 from specinvert.io.atomic import atomic_path
 
 Record = dict[str, Any]

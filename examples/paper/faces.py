@@ -16,7 +16,7 @@ from common import quiet
 from scipy.io import loadmat
 
 from specinvert import GLLiMInverter
-from specinvert.diagnostics.layout import new_figure
+from specinvert.figures.layout import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

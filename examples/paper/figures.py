@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from methods import rvm_name
 from synthetic import PAPER_KERNEL, Trial, run_trial
 
-from specinvert.diagnostics.plots import save_figure
+from specinvert.figures import save_figure
 
 RVM = rvm_name(PAPER_KERNEL)
 NAMES = {"gllim-0": "MLE", "gllim-1": "hGLLiM-1", "gllim-3": "hGLLiM-3", "sir-1": "SIR-1", "sir-2": "SIR-2", RVM: "RVM"}

@@ -19,7 +19,7 @@ from common import Record, Scores, markdown, run_tasks, write_csv, write_text
 from methods import RVM_SEARCHES, Kernel, best_kernel, methods_option, rvm_name, search_option
 from synthetic import MAX_LATENT, PAPER_KERNEL, STARTS, TRUE_LATENT, Trial, run_trial
 
-from specinvert import __version__
+from specinvert._version import __version__
 
 METHODS = ("jgmm", "sir-1", "sir-2", "rvm", "gllim", "gllim-joint")
 SEARCH_SEED = 1000

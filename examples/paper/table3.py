@@ -20,8 +20,8 @@ from common import Record, Scores, error_record, failures, markdown, numbers_of,
 from faces import N_COMPONENTS, RANGES, TARGETS, draw_reconstructions, read_faces, varying_pixels
 from methods import RVM_SEARCHES, Kernel, best_kernel, bic_records, methods_option, rvm_name, search_option, unfitted
 
-from specinvert import __version__
-from specinvert.diagnostics.plots import save_figure
+from specinvert._version import __version__
+from specinvert.figures import save_figure
 from specinvert.gllim import GLLiM
 
 METHODS = ("jgmm", "sir-1", "sir-2", "rvm", "gllim", "gllim-joint")

@@ -20,8 +20,9 @@ from common import Record, failures, markdown, numbers_of, quiet, run_tasks, wri
 from methods import RVM_SEARCHES, Kernel, bic_records, methods_option, rvm_name, search_option, unfitted
 from polar import KNOWN, digest, make_database, polar_scene, read_constants
 
-from specinvert import GLLiMInverter, __version__
-from specinvert.diagnostics.plots import plot_results, save_figure
+from specinvert import GLLiMInverter
+from specinvert._version import __version__
+from specinvert.figures import plot_results, save_figure
 from specinvert.gllim import GLLiM
 
 N_SPECTRA, N_TRAIN, N_COMPONENTS = 15_407, 10_000, 50

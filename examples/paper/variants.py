@@ -18,8 +18,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from specinvert import __version__
-from specinvert.diagnostics.plots import save_figure
+from specinvert._version import __version__
+from specinvert.figures import save_figure
 from specinvert.gllim import GLLiM
 
 N_SAMPLES, N_BANDS, N_COMPONENTS, N_PARAMETERS, N_LATENT = 2000, 40, 4, 2, 3

@@ -15,10 +15,9 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..gllim.forward import ForwardTerms
-from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import posterior_blocks
-from ..gllim.threads import one_blas_thread
+from ..gllim.core import one_blas_thread
+from ..gllim.model import GLLiMParameters
+from ..gllim.posterior import ForwardTerms, posterior_blocks
 
 Array = NDArray[np.float64]
 

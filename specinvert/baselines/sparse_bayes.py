@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from ..gllim.threads import one_blas_thread
+from ..gllim.core import one_blas_thread
 
 Array = NDArray[np.float64]
 

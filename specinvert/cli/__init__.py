@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import click
 
-from .. import __version__
+from .._version import __version__
 from .assessment import compare, evaluate, rank, recalibrate, report
 from .base import Group
-from .demonstration import demo
+from .demo import demo as run_demo_command
 from .inspection import info, plot, view
 from .inversion import invert, orthorectify
-from .selecting import select
-from .training import resample, train
+from .training import resample, select, train
 
 __all__ = ["main"]
 
@@ -35,7 +34,7 @@ def main() -> None:
 
 
 _COMMANDS = (
-    demo,
+    run_demo_command,
     train,
     select,
     invert,

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .base import Command, Session
-from .conditions import with_noise
+from .base import (
+    Command,
+    Session,
+    check_model_target,
+    check_targets,
+    cluster,
+    require_spectra,
+    tell_written,
+    write_table,
+)
 from .options import (
     ADD_NOISE,
     BAND_DIM,
@@ -26,10 +34,10 @@ from .options import (
     VARIABLE,
     Names,
 )
-from .work import check_model_target, check_targets, cluster, require_spectra, tell_written, write_table
+from .training import with_noise
 
 if TYPE_CHECKING:
-    from ..diagnostics.findings import Finding
+    from ..scores import Finding
 
 
 @click.command(cls=Command, short_help="Errors and coverage where the true parameters are known.")
@@ -61,11 +69,9 @@ def evaluate(
     specinvert evaluate model.nc simulated.nc --add-noise 0.005
     specinvert evaluate model.nc test.nc --noise 0.01
     """
-    from ..diagnostics.evaluated import lacking_noise
-    from ..diagnostics.findings import evaluation_findings
-    from ..diagnostics.metrics import format_table
-    from ..inverter import load_inverter
-    from ..io.tables import open_dataset
+    from ..inverter import lacking_noise, load_inverter
+    from ..io.reading import open_dataset
+    from ..scores import evaluation_findings, format_table
 
     check_targets((output,))
     inverter = load_inverter(model)
@@ -112,9 +118,9 @@ def recalibrate(
     specinvert recalibrate model.nc held_out.nc -o calibrated.nc
     specinvert recalibrate model.nc simulated.nc -o calibrated.nc --add-noise 0.005
     """
-    from ..diagnostics.wording import percent
+    from ..cubes import percent
     from ..inverter import load_inverter
-    from ..io.tables import open_dataset
+    from ..io.reading import open_dataset
 
     check_model_target(output)
     inverter = load_inverter(model)
@@ -158,29 +164,28 @@ def rank(
     \b
     specinvert rank scene.nc narrow.nc wide.nc noisy.nc -o ranking.csv --plot ranking.png
     """
-    from ..diagnostics import ranking
-    from ..diagnostics.layout import require_figure, save_figure
-    from ..diagnostics.ranking_plots import plot_ranking
+    from .. import scores
+    from ..figures import plot_ranking, require_figure, save_figure
     from ..inverter import load_inverter
-    from ..io.open import open_cube
-    from .values import noise_of, read_noise
+    from ..io.reading import open_cube
+    from .options import noise_of, read_noise
 
     check_targets((output, plot))
     if plot is not None:
         require_figure(plot)
-    names = ranking.model_names(models)
+    names = scores.model_names(models)
     inverters = {name: load_inverter(path) for name, path in zip(names, models, strict=True)}
-    ranking.require_comparable({name: inverter.model_ for name, inverter in inverters.items()})
+    scores.require_comparable({name: inverter.model_ for name, inverter in inverters.items()})
     cube = open_cube(require_spectra(spectra), variable=variable, reader=reader)
     options["noise"] = noise_of(read_noise(noise), cube, None, options["band_dim"])
     with cluster(scheduler):
         maps = {n: i.invert(cube, outputs=["log_evidence"], rechunk="auto", **options) for n, i in inverters.items()}
-        table = ranking.rank({name: of_model["log_evidence"] for name, of_model in maps.items()})
+        table = scores.rank({name: of_model["log_evidence"] for name, of_model in maps.items()})
     if plot is not None:
         save_figure(plot_ranking(table), plot)
     write_table(table, output)
-    click.echo(ranking.format_ranking(table))
-    click.echo(f"compared on {int(table['n'][0])} of {table.attrs['n_spectra']} spectra. {ranking.CAVEAT}")
+    click.echo(scores.format_ranking(table))
+    click.echo(f"compared on {int(table['n'][0])} of {table.attrs['n_spectra']} spectra. {scores.CAVEAT}")
     tell_written((output, plot))
 
 
@@ -226,28 +231,27 @@ def compare(
     specinvert compare train.nc test.nc --methods gllim-1,rvm,rf -o scores.csv --plot scores.png
     specinvert compare train.nc test.nc --add-noise 0.005 --parameters lai,cab
     """
-    from ..diagnostics import comparison
-    from ..diagnostics.comparison_plots import plot_comparison
-    from ..diagnostics.layout import require_figure, save_figure
-    from ..io.tables import open_dataset
+    from .. import scores
+    from ..figures import plot_comparison, require_figure, save_figure
+    from ..io.reading import open_dataset
 
     check_targets((output, plot))
     if plot is not None:
         require_figure(plot)
-    comparison.require_score(score)
+    scores.require_score(score)
     console = Session.current().console
     labels, seed = (add_noise, options["spectra"], options["band_dim"]), options["random_state"]
-    table = comparison.compare(
+    table = scores.compare(
         with_noise(open_dataset(require_spectra(train)), *labels, 2 * seed),
         with_noise(open_dataset(require_spectra(test)), *labels, 2 * seed + 1),
-        comparison.DEFAULT_METHODS if methods is None else methods,
+        scores.DEFAULT_METHODS if methods is None else methods,
         progress=lambda name, number, count: console.note(f"{name} ({number + 1} of {count})"),
         **options,
     )
     if plot is not None:
         save_figure(plot_comparison(table, score), plot)
     write_table(table, output)
-    click.echo(comparison.format_comparison(table, score))
+    click.echo(scores.format_comparison(table, score))
     counts = {what: table.attrs[what] for what in ("n_train", "n_test", "n_left_out")}
     click.echo("{n_train} spectra to fit, {n_test} to test, {n_left_out} left out".format_map(counts))
     tell_written((output, plot))
@@ -290,10 +294,9 @@ def report(
     specinvert report model.nc maps.nc test.nc -o report.html
     specinvert report model.nc --maps maps.nc --test test.nc --training training.nc -o report.html
     """
-    from ..diagnostics.maps_file import open_results
-    from ..diagnostics.report import write_report
+    from ..figures import open_results, write_report
     from ..inverter import load_inverter
-    from .values import picked
+    from .options import picked
 
     check_targets((output,))
     for name in ("maps", "test"):
@@ -335,7 +338,7 @@ def _told(finding: Finding) -> str:
 
 def _noise(noise: str | None, data: Any, inverter: Any, band_dim: str | None) -> Any:
     """The noise as ``evaluate`` takes it: with the band dimension of the test set."""
-    from .values import noise_of, read_noise
+    from .options import noise_of, read_noise
 
     return noise_of(read_noise(noise), data, *_spectra_of(inverter.model_, data, band_dim))
 

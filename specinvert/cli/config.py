@@ -29,7 +29,7 @@ def config_path(output: Path) -> Path:
 
 def config_text(output: Path) -> str:
     """The options in effect of the command that runs, as the TOML file beside ``output`` holds them."""
-    from .. import __version__
+    from .._version import __version__
 
     ctx = click.get_current_context()
     folder = os.path.abspath(output.parent)
@@ -55,7 +55,7 @@ def config_text(output: Path) -> str:
 
 def write_config(text: str, output: Path) -> Path:
     """Write it whole or not at all; returns where."""
-    from ..io.atomic import atomic_path
+    from ..io import atomic_path
 
     path = config_path(output)
     with atomic_path(path) as temporary:
@@ -176,13 +176,13 @@ def _moved(param: click.Parameter, value: Any, move: Move) -> Any:
 
 
 def _file_or_number(text: str, move: Move) -> str:
-    from .values import is_number
+    from .options import is_number
 
     return text if is_number(text) else move(text)
 
 
 def _known(text: str, move: Move) -> str:
-    from .values import is_number
+    from .options import is_number
 
     name, equals, value = text.partition("=")
     numbers = all(is_number(part) for part in value.split(":"))

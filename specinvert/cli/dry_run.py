@@ -12,14 +12,14 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .values import each_array
-from .work import duration
+from .base import duration
+from .options import each_array
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from ..cubes.orthorectify import Lookup
-    from .conditions import Preparation
+    from ..cubes import Lookup
+    from .training import Preparation
 
 PIXELS, SAMPLES, SAMPLES_PER_COMPONENT = 2048, 500, 20
 """Sizes of the parts: pixels inverted; samples fitted, at least so many and so many for each component."""
@@ -48,8 +48,8 @@ def describe_inversion(
     The window is in the middle; the maps of it go to a temporary folder that is removed. ``maps`` are the lazy ones of
     the whole cube, ``given`` and ``options`` the arguments of ``GLLiMInverter.invert``.
     """
-    from ..cubes.bands import find_band_dim
-    from ..gllim.chunks import available_cpus
+    from ..cubes import find_band_dim
+    from ..gllim.em import available_cpus
 
     dim = options["band_dim"] or (inverter.model_.bands.dim if inverter.model_.bands.wavelength is None else None)
     dim = find_band_dim(cube, dim)
@@ -84,8 +84,8 @@ def describe_orthorectification(
     """
     import numpy as np
 
-    from ..diagnostics.wording import percent
-    from ..gllim.chunks import available_cpus
+    from ..cubes import percent
+    from ..gllim.em import available_cpus
 
     whole = {str(name): array for name, array in made.data_vars.items() if {"y", "x"} <= set(array.dims)}
     n_blocks, block = _blocks(next(iter(whole.values())), {"y": made.sizes["y"], "x": made.sizes["x"]})
@@ -127,11 +127,10 @@ def describe_training(
 
     ``choice`` names parameters and weights, ``options`` go to ``fit``.
     """
-    from ..cubes.bands import find_band_dim
-    from ..cubes.labels import find_spectra
-    from ..fitting import KEPT
-    from ..gllim.chunks import available_cpus
-    from ..gllim.held_out import LEAST
+    from ..cubes import find_band_dim, find_spectra
+    from ..gllim import LEAST_HELD_OUT
+    from ..gllim.em import available_cpus
+    from ..inverter import KEPT
 
     spectra, band_dim = preparation.spectra, preparation.band_dim
     array = find_spectra(data, spectra, band_dim)
@@ -152,7 +151,7 @@ def describe_training(
     held = count * (bands * max(found.dtype.itemsize, 4) + 8 * (len(model.names) + 1))
     theta = fitted.parameters_
     member = inverter.n_components * sum(getattr(theta, name).nbytes for name in ARRAYS) / theta.n_components
-    kept = 0 if model.held_out is None else 4 * bands * min(KEPT, max(LEAST, count // 10))
+    kept = 0 if model.held_out is None else 4 * bands * min(KEPT, max(LEAST_HELD_OUT, count // 10))
     models = f"{_count(inverter.n_ensemble, 'model')} of {_count(inverter.n_components, 'component')}"
     return "\n".join(
         [
@@ -171,9 +170,7 @@ def describe_training(
 
 def open_training(path: Path) -> xr.Dataset:
     """A training set whose values are not read yet, where the file allows that."""
-    from ..io.netcdf import open_group
-    from ..io.spectra_table import SUFFIXES
-    from ..io.tables import open_dataset
+    from ..io.reading import SUFFIXES, open_dataset, open_group
 
     if not path.exists() or path.suffix.lower() in SUFFIXES:
         return open_dataset(path)
@@ -243,7 +240,7 @@ def _rate(
 
 def _try_to_write(maps: xr.Dataset, output: Path, compression: int) -> None:
     """Write maps to a temporary folder, which goes; what is wrong is said of the output."""
-    from ..io.writers import save_maps
+    from ..io.writing import save_maps
 
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / output.name

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .base import Command
+from .base import Command, Session
+from .config import config_path, read_config
 from .options import FILE, NOISE, READER, SELECT, TRUTH, VARIABLE, Names
 
 if TYPE_CHECKING:
@@ -28,15 +30,14 @@ def info(file: Path, variable: str | None, reader: str | None) -> None:
     specinvert info model.nc
     specinvert info scene.tif --reader raster
     """
-    from ..io.model import is_model
+    from ..io import is_model
 
     if variable is None and reader is None and is_model(file):
         from ..inverter import load_inverter
-        from .describe import describe_model
 
         click.echo(describe_model(load_inverter(file)))
         return
-    from ..io.describe import describe_file
+    from ..io.reading import describe_file
 
     click.echo(describe_file(file, variable, reader))
 
@@ -73,10 +74,8 @@ def view(
     specinvert view maps.nc scene.nc --model model.nc --noise 0.01 --known incidence=30
     specinvert view series.nc --select time=2020-06-01
     """
-    from ..view import serve
-    from ..view.maps import open_maps, open_unread
-    from .values import picked
-    from .viewing import spectra_and_conditions
+    from ..view import open_maps, open_unread, serve
+    from .options import picked
 
     source = open_maps(picked(open_unread(maps), chosen), maps.name)
     spectra, conditions = spectra_and_conditions(maps, cube, model, noise, known, chosen)
@@ -96,14 +95,104 @@ def plot(maps: Path, output: Path, truth: Path | None, parameters: list[str] | N
     specinvert plot maps.nc -o maps.png --truth scene.nc
     specinvert plot series.nc -o june.png --select time=2020-06-01
     """
-    from ..diagnostics.layout import require_figure
-    from ..diagnostics.maps_file import open_results
-    from ..diagnostics.plots import plot_results, save_figure
-    from ..io.atomic import check_target
-    from .values import picked
+    from ..figures import open_results, plot_results, require_figure, save_figure
+    from ..io import check_target
+    from .options import picked
 
     check_target(output)
     require_figure(output)
     true: xr.Dataset | None = None if truth is None else picked(open_results(truth), chosen, all_of_them=False)
     save_figure(plot_results(picked(open_results(maps), chosen), true, parameters), output)
     click.echo(f"wrote {output}")
+
+
+def describe_model(inverter: Any) -> str:
+    """What a trained inverter is, with the ranges of its parameters."""
+    from ..cubes import units_of
+
+    model, theta = inverter.model_, inverter.parameters_
+    wavelength = model.bands.wavelength
+    span = "" if wavelength is None else f", {wavelength.min():g} to {wavelength.max():g} nm"
+    state = "converged" if model.converged else "not converged"
+    lines = [
+        f"GLLiM model {inverter.model_id}",
+        f"  bands       {theta.n_bands}{span}",
+        f"  components  {theta.n_components}" + (f" ({model.n_removed} removed)" if model.n_removed else ""),
+        f"  latent      {theta.n_latent}",
+        f"  noise       {theta.constraints.sigma}{', tied' if theta.constraints.tied_sigma else ''}",
+        *([f"  committee   {len(model.members)} models"] if len(model.members) > 1 else []),
+        f"  training    {model.n_samples} samples, {inverter.n_iter_} iterations, {state}",
+        *(f"  history     {line}" for line in model.training.splitlines()),
+        f"  BIC         {inverter.bic_:.6g}",
+        *(["  recalibrated, quantiles and central intervals"] if model.recalibration is not None else []),
+        "  parameters",
+    ]
+    for i, (name, low, high) in enumerate(zip(model.names, model.low, model.high, strict=True)):
+        units = units_of(model.attrs[name])
+        kind = model.transforms.entry(i).kind
+        line = f"    {name}: {low:g} to {high:g}{f' {units}' if units else ''}"
+        lines.append(line if kind == "identity" else f"{line}, {kind}")
+    return "\n".join(lines)
+
+
+_PASSED_ON = ("band_dim", "tolerance", "min_valid_bands", "noise_includes_training")
+
+
+def spectra_and_conditions(
+    maps: Path,
+    cube: Path | None,
+    model: Path | None,
+    noise: str | None,
+    known: Sequence[str],
+    chosen: Sequence[str] = (),
+) -> tuple[Any, dict[str, Any]]:
+    """The cube as ``invert`` read it, None for none, and noise, known parameters and options for ``serve``.
+
+    All of them at the entries that ``chosen`` names, where they have the dimension.
+
+    Raises what opening a cube raises, and ValueError for ``noise`` or ``known`` without cube and model.
+    """
+    from ..io.reading import open_cube
+    from .options import each_array, narrow, noise_of, picked, read_known, read_noise
+
+    if (noise is not None or known) and (cube is None or model is None):
+        raise ValueError("--noise and --known are for the spectrum that is clicked: give CUBE and --model too")
+    if cube is None:
+        return None, {}
+    settings = _settings(maps)
+    options = {name: settings[name] for name in _PASSED_ON if name in settings}
+    band_dim = options.get("band_dim")
+    same = "cube" in settings and Path(settings["cube"]).absolute() == cube.absolute()
+    reading = {name: settings.get(name) if same else None for name in ("variable", "reader")}
+    spectra = open_cube(cube, **reading)
+    if settings.get("include_bad_bands"):
+        spectra = spectra.drop_vars("good", errors="ignore")
+    ranges = settings.get("bands"), settings.get("exclude")
+    negative = settings.get("negative", "keep")
+    spectra = narrow(spectra, *ranges, good_only=False, negative=negative, drop=False, band_dim=band_dim)
+    origin = "as given"
+    if noise is None and not known:
+        noise, known = settings.get("noise"), settings.get("known", ())
+        origin = f"as {config_path(maps).name} says"
+    else:
+        options.pop("noise_includes_training", None)
+    try:
+        given = {"noise": noise_of(read_noise(noise), spectra, None, band_dim), "known": read_known(known)}
+    except ValueError as error:
+        raise ValueError(f"{error}; give --noise and --known, or correct {config_path(maps)}") from error
+    given = each_array(given, lambda array: picked(array, chosen, all_of_them=False))
+    return picked(spectra, chosen, all_of_them=False), {**given, **options, "origin": origin}
+
+
+def _settings(maps: Path) -> dict[str, Any]:
+    """The options of the inversion that made the maps, where their file is beside them and is one of ``invert``."""
+    from .inversion import invert
+
+    path = config_path(maps)
+    if not path.exists():
+        return {}
+    try:
+        return read_config(path, invert)
+    except (ValueError, OSError) as error:
+        Session.current().console.warn(f"{error}; a click is computed without these settings")
+        return {}

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .base import Command, Session
+from .base import Command, Session, block_progress, cluster, require_spectra
 from .config import config_option, config_text, write_config
 from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, NOISE, READER, SCHEDULER, TOLERANCE, VARIABLE, Names
-from .work import block_progress, cluster, require_spectra
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -102,18 +101,17 @@ def invert(
     specinvert invert model.nc scene.nc -o maps.nc --known incidence=30 --resume
     """
     from ..inverter import load_inverter
-    from ..io.open import open_cube
-    from ..io.orthorectify import orthorectify as to_grid
-    from ..io.orthorectify import read_lookup
+    from ..io.reading import open_cube, read_lookup
+    from ..io.reading import orthorectify as to_grid
     from .dry_run import describe_inversion
-    from .values import noise_of, read_known, read_noise, select
+    from .options import narrow, noise_of, read_known, read_noise
 
     text = _begin(output)
     inverter = load_inverter(model)
     spectra = open_cube(require_spectra(cube), variable=variable, reader=reader)
     if include_bad_bands:
         spectra = spectra.drop_vars("good", errors="ignore")
-    spectra = select(spectra, bands, exclude, good_only=False, negative=negative, drop=False, band_dim=band_dim)
+    spectra = narrow(spectra, bands, exclude, good_only=False, negative=negative, drop=False, band_dim=band_dim)
     options |= {"outputs": outputs, "band_dim": band_dim, "rechunk": "auto"}
     given = {"noise": noise_of(read_noise(noise), spectra, None, band_dim), "known": read_known(known)}
     lookup = read_lookup(cube) if orthorectify else None
@@ -143,9 +141,8 @@ def orthorectify(maps: Path, swath: Path, output: Path, compression: int, resume
     specinvert orthorectify maps.nc EMIT_L2A_RFL.nc -o map.tif
     specinvert orthorectify maps.nc EMIT_L2A_RFL.nc -o map.nc --dry-run
     """
-    from ..io.orthorectify import in_blocks, read_lookup
-    from ..io.orthorectify import orthorectify as to_grid
-    from ..io.tables import open_dataset
+    from ..io.reading import in_blocks, open_dataset, read_lookup
+    from ..io.reading import orthorectify as to_grid
     from .dry_run import describe_orthorectification
 
     text = _begin(output)
@@ -160,7 +157,7 @@ def orthorectify(maps: Path, swath: Path, output: Path, compression: int, resume
 
 def _begin(output: Path) -> str:
     """Check that maps can be written, and prepare for a stop; the options in effect, as their file holds them."""
-    from ..io.atomic import check_target
+    from ..io import check_target
 
     Session.current().kept = lambda: _kept(output)
     check_target(output)
@@ -171,7 +168,7 @@ def _save(
     maps: xr.Dataset, output: Path, text: str, resume: bool, compression: int, scheduler: str | None = None
 ) -> None:
     """Write maps block by block, and the ``text`` of the options beside them."""
-    from ..io.writers import save_maps
+    from ..io.writing import save_maps
 
     session = Session.current()
     with cluster(scheduler), block_progress(session) as progress:
@@ -187,7 +184,7 @@ def _save(
 
 
 def _kept(output: Path) -> str:
-    from ..io.blocks import side_folder
+    from ..io.writing import side_folder
 
     folder = side_folder(output)
     count = len(list(folder.glob("block-*"))) if folder.exists() else 0

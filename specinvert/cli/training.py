@@ -1,19 +1,37 @@
-"""``train`` and ``resample``: from simulated spectra to a model."""
+"""``train`` and ``resample``: from simulated spectra to a model.
+
+What ``train`` does to spectra before the fit: a sensor's bands, bands left out, noise and nuisances.
+
+``select``: how many components and latent dimensions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .base import Command, Session
+from .base import (
+    Command,
+    Session,
+    check_model_target,
+    check_targets,
+    cluster,
+    em_progress,
+    kept_by,
+    require_spectra,
+    tell_written,
+    write_table,
+)
 from .config import config_option, config_text, write_config
 from .options import (
     BAND_DIM,
     BANDS,
     DRY_RUN,
     EXCLUDE,
+    FIGURE,
     FILE,
     MAX_ITER,
     N_INIT,
@@ -21,11 +39,21 @@ from .options import (
     SCHEDULER,
     SIGMA,
     SPECTRA,
+    TABLE,
     TOL,
     WEIGHTS,
+    Integers,
     Latent,
+    narrow,
+    noise_by_band,
+    open_sensor,
+    read_noise,
+    read_nuisances,
+    read_ranges,
 )
-from .work import check_model_target, cluster, em_progress, kept_by, require_spectra
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @click.command(cls=Command, short_help="A model from simulated spectra and their parameters.")
@@ -124,9 +152,8 @@ def train(
     specinvert train fine.nc -o model.nc --sensor scene.hdr --exclude 1350-1450,1800-1950 --nuisance thin_cloud=0.5
     """
     from ..inverter import GLLiMInverter
-    from .conditions import Preparation
     from .dry_run import describe_training, open_training
-    from .values import read_transforms
+    from .options import read_transforms
 
     session = Session.current()
     session.kept = lambda: kept_by(checkpoint, "model", "training", "the state of EM")
@@ -155,7 +182,7 @@ def train(
             progress=progress,
         )
     inverter.to_netcdf(output)
-    from .describe import describe_model
+    from .inspection import describe_model
 
     click.echo(describe_model(inverter))
     write_config(text, output)
@@ -196,10 +223,9 @@ def resample(
     specinvert resample fine.nc scene.hdr -o training.nc
     specinvert resample fine.nc bands.csv -o training.nc --exclude 1350-1450,1800-1950
     """
-    from ..io.atomic import check_target
-    from ..io.writers import save_maps
-    from .conditions import to_sensor
-    from .values import open_sensor
+    from ..io import check_target
+    from ..io.writing import save_maps
+    from .options import open_sensor
 
     check_target(output)
     averaged = to_sensor(
@@ -212,6 +238,179 @@ def resample(
 
 
 def _open(training: Path) -> Any:
-    from ..io.tables import open_dataset
+    from ..io.reading import open_dataset
 
     return open_dataset(require_spectra(training))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Options read and checked, ready for the training set."""
+
+    sensor: Any
+    bands: str | None
+    exclude: str | None
+    noise: Any
+    nuisance: Any
+    spectra: str | None
+    band_dim: str | None
+
+    @classmethod
+    def of(
+        cls,
+        sensor: Path | None,
+        bands: str | None,
+        exclude: str | None,
+        noise: str | None,
+        nuisance: Iterable[str],
+        spectra: str | None,
+        band_dim: str | None,
+    ) -> Preparation:
+        """Read files and check what can be checked without the training set."""
+        read_ranges("--bands", bands)
+        read_ranges("--exclude", exclude)
+        opened = None if sensor is None else open_sensor(sensor)
+        return cls(opened, bands, exclude, read_noise(noise), read_nuisances(nuisance), spectra, band_dim)
+
+    def apply(self, training: xr.Dataset) -> tuple[xr.Dataset, Any]:
+        """The training set with the bands to use, and the noise for ``fit``: None, numbers or a nuisance."""
+        from ..nuisance import Noise
+
+        if self.sensor is None:
+            training = narrow(
+                training, self.bands, self.exclude, good_only=False, spectra=self.spectra, band_dim=self.band_dim
+            )
+        else:
+            training = to_sensor(
+                training, self.sensor, self.bands, self.exclude, spectra=self.spectra, band_dim=self.band_dim
+            )
+        noise = noise_by_band(self.noise, training, self.spectra, self.band_dim)
+        if self.nuisance is None:
+            return training, noise
+        return training, self.nuisance if noise is None else self.nuisance | Noise(white=noise)
+
+
+def with_noise(data: xr.Dataset, noise: str | None, spectra: str | None, band_dim: str | None, seed: int) -> xr.Dataset:
+    """The data with a draw of the noise of ``--add-noise`` on every spectrum, or as they are without it."""
+    if noise is None:
+        return data
+    from ..nuisance import Noise, apply
+
+    deviation = noise_by_band(read_noise(noise), data, spectra, band_dim)
+    return apply(data, Noise(white=deviation), seed=seed, spectra=spectra, band_dim=band_dim, rechunk="auto")
+
+
+def to_sensor(
+    training: xr.Dataset,
+    sensor: Any,
+    bands: str | None,
+    exclude: str | None,
+    *,
+    good_only: bool = True,
+    spectra: str | None = None,
+    band_dim: str | None = None,
+    uncovered: str = "raise",
+) -> xr.Dataset:
+    """Spectra averaged to those bands of the sensor that the ranges leave, in memory or lazily."""
+    import xarray as xr
+
+    from ..cubes import resample
+
+    table = isinstance(sensor, xr.Dataset) and "fwhm" not in sensor.variables
+    if not table:
+        centres = sensor.set_coords("fwhm")["fwhm"] if isinstance(sensor, xr.Dataset) else sensor
+        sensor = narrow(centres, bands, exclude, good_only=good_only)
+    training = resample(
+        training,
+        sensor,
+        spectra=spectra,
+        band_dim=band_dim,
+        uncovered=uncovered,
+        good_only=good_only,
+        rechunk="auto",
+    )
+    return narrow(training, bands, exclude, good_only=False, spectra=spectra, band_dim=band_dim) if table else training
+
+
+@click.command(cls=Command, short_help="Choose the numbers of components and latent dimensions.")
+@click.argument("training", type=FILE)
+@click.option("--components", "n_components", type=Integers(), default="10,20,50", show_default=True, help="K to try.")
+@click.option("--latent", "n_latent", type=Integers(), default="0,1,2,3", show_default=True, help="L_w to try.")
+@click.option(
+    "--criterion",
+    type=click.Choice(["bic", "aic", "icl", "held_out"]),
+    default="bic",
+    show_default=True,
+    help="Measure by which the best is chosen.",
+)
+@click.option(
+    "--held-out", type=float, default=0.2, show_default=True, help="Share of the samples held out of every fit."
+)
+@TABLE
+@FIGURE
+@click.option("--model", "best", type=FILE, help="Model file to write (.nc), the best fitted to all samples.")
+@SPECTRA
+@PARAMETERS
+@BAND_DIM
+@WEIGHTS
+@click.option("--noise", type=float, help="Add noise of this standard deviation, in units of the spectra.")
+@SIGMA
+@N_INIT
+@MAX_ITER
+@TOL
+@click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of starts and noise.")
+@click.option("--checkpoint", type=FILE, help="File that keeps finished fits, to go on from after a stop.")
+@SCHEDULER
+def select(
+    training: Path,
+    output: Path | None,
+    plot: Path | None,
+    best: Path | None,
+    checkpoint: Path | None,
+    scheduler: str | None,
+    criterion: str,
+    **options: Any,
+) -> None:
+    """Choose K and L_w for TRAINING, a file of simulated spectra and their parameters, by fits over a grid.
+
+    \b
+    specinvert select training.nc --components 10,20,50 --latent 0,1,2 -o table.csv --plot curves.png --model best.nc
+    """
+    from ..figures import require_figure, save_figure
+    from ..io.reading import open_dataset
+    from ..model_selection import select_model
+    from ..scores import format_selection
+
+    check_targets((output, plot))
+    if best is not None:
+        check_model_target(best)
+    if plot is not None:
+        require_figure(plot)
+    session = Session.current()
+    session.kept = lambda: kept_by(checkpoint, "table", "selection", "the finished fits")
+
+    def progress(label: str, done: int, count: int) -> None:
+        if session.stopped.is_set():
+            raise KeyboardInterrupt
+        session.console.progress(f"fit {done} of {count}: {label}", last=done == count)
+
+    with cluster(scheduler):
+        found = select_model(
+            open_dataset(require_spectra(training)),
+            criterion=criterion,
+            refit=best is not None,
+            checkpoint=checkpoint,
+            progress=progress,
+            rechunk="auto",
+            sigma_blocks="auto" if options["sigma"] == "block" else None,
+            **options,
+        )
+    session.console.clear()
+    write_table(found.table, output)
+    if plot is not None:
+        save_figure(found.plot(), plot)
+    if found.inverter is not None and best is not None:
+        found.inverter.to_netcdf(best)
+    click.echo(format_selection(found.table, criterion))
+    click.echo(f"best by {criterion}: K = {found.best['n_components']}, L_w = {found.best['n_latent']}")
+    tell_written((output, plot, best))

@@ -399,3 +399,25 @@ def _span(values: np.ndarray) -> str:
 def _some(values: np.ndarray | list[object]) -> str:
     shown = [str(value) for value in list(values)[:_SHOWN]]
     return ", ".join(shown) + (", ..." if len(values) > _SHOWN else "")
+
+
+_FWHM = frozenset(
+    {"fwhm", "fwhms", "fhwm", "fwmh", "fullwidthhalfmaximum", "fullwidthathalfmaximum", "bandwidth", "bandwidths"}
+)
+
+
+_GOOD = frozenset({"bbl", "badbandlist", "badbandslist", "badbandmultiplier", "good", "goodwavelengths", "goodbands"})
+
+
+def is_fwhm_name(name: object) -> bool:
+    """Tell whether `name` is a known spelling of the bands' full width at half maximum."""
+    return letters_of(name) in _FWHM
+
+
+def is_good_name(name: object) -> bool:
+    """Tell whether `name` is a known name of a list of bands, 1 for good and 0 for bad."""
+    return letters_of(name) in _GOOD
+
+
+def letters_of(name: object) -> str:
+    return re.sub(r"[^a-z]", "", str(name).lower())

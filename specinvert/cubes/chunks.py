@@ -18,8 +18,8 @@ import dask
 import dask.array as da
 import numpy as np
 
-from ..gllim.chunks import Chunk, Mask, Sum, evenly_spaced, join, sum_blocks
-from ..gllim.scaling import Scaling
+from ..gllim.em import Chunk, Mask, Sum, evenly_spaced, join, sum_blocks
+from ..gllim.model import Scaling
 
 PERSIST_BYTES = 1_000_000_000
 """Training spectra up to this size are kept in memory between iterations, where the user leaves the choice to us."""

@@ -19,20 +19,17 @@ import xarray as xr
 from dask.base import normalize_token
 from dask.highlevelgraph import HighLevelGraph
 
-from ..gllim.chunks import available_cpus
-from ..gllim.estimate import estimates
-from ..gllim.forward import ForwardTerms
-from ..gllim.held_out import level_with_noise
-from ..gllim.noise import with_noise
-from ..gllim.parameters import GLLiMParameters
-from ..gllim.posterior import BLOCK_ROWS, Given
-from ..gllim.threads import one_blas_thread
+from ..flags import NODATA
+from ..gllim import level_with_noise
+from ..gllim.core import one_blas_thread
+from ..gllim.em import available_cpus
+from ..gllim.model import GLLiMParameters, with_noise
+from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, Given, estimates
 from ..gllim.transforms import Transforms
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less
 from .labels import pixel_coordinates
-from .outputs import BAND, NODATA, Output
-from .pixels import Domain, Interval, Pixels
-from .reading import Reading, Trained
+from .outputs import BAND, Output
+from .reading import Domain, Interval, Pixels, Reading, Trained
 
 PIECE_ROWS = 24 * BLOCK_ROWS
 """Spectra that a thread takes at a time from an array in memory."""

@@ -1,15 +1,25 @@
-"""Checked access to labelled data: which variable holds spectra, whether values are numbers, what a message says."""
+"""Checked access to labelled data: which variable holds spectra, whether values are numbers, what a message says.
+
+What keeps stored values from being plain numbers: byte order, unapplied scales, fill values, unknown sizes.
+
+Text in figures and pages: what files say without characters that hide or turn text, long names in lines, shares."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Any
+import re
+import textwrap
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import xarray as xr
 
 from .bands import find_band_dim, is_wavelength_name
-from .values import fill_value, require_known_sizes, require_unpacked
+
+if TYPE_CHECKING:
+    pass
+
 
 GRID_TOLERANCE = 0.05
 """Coordinates agree when they differ by less than this share of their smallest step."""
@@ -172,3 +182,113 @@ def same_places(given: xr.DataArray, wanted: xr.DataArray) -> bool:
         return np.array_equal(found, places)
     places = places.astype(np.float64)
     return bool((np.abs(found - places) <= grid_tolerance(places)).all())
+
+
+Numbers = TypeVar("Numbers", xr.DataArray, xr.Variable)
+_FILLS = ("_FillValue", "missing_value", "nodata")
+
+
+def native(array: Numbers) -> Numbers:
+    """The array in this machine's byte order, floats that are neither single nor double in double precision."""
+    wanted = array.dtype.newbyteorder("=")
+    if wanted.kind == "f" and wanted not in (np.float32, np.float64):
+        wanted = np.dtype(np.float64)
+    made: Numbers = array if array.dtype == wanted else array.astype(wanted)
+    return made
+
+
+def require_known_sizes(array: xr.DataArray, what: str) -> None:
+    """Raise ValueError where dask does not know how long the array is."""
+    unknown = [dim for dim, size in array.sizes.items() if np.isnan(size)]
+    if unknown:
+        raise ValueError(
+            f"{what}: chunks of unknown size along {', '.join(map(repr, unknown))}: call .compute_chunk_sizes() of the "
+            "dask array before it is labelled, or .compute() the labelled one"
+        )
+
+
+def require_unpacked(array: xr.DataArray, what: str = "the cube") -> None:
+    """Raise ValueError where the attributes hold a scale or an offset that is not applied."""
+    for key, nothing in (("scale_factor", 1.0), ("add_offset", 0.0)):
+        if any(value != nothing for value in _numbers(array.attrs, key, what)):
+            raise ValueError(
+                f"{what}: packed numbers ({key}={array.attrs[key]} in the attributes, not applied): open the file with "
+                "specinvert.open_cube or with mask_and_scale=True"
+            )
+
+
+def fill_value(array: xr.DataArray, what: str = "the cube") -> float | None:
+    """The value that stands for nodata, where the array still has it in its attributes."""
+    for key in _FILLS:
+        values = _numbers(array.attrs, key, what)
+        if values:
+            return None if np.isnan(values[0]) else values[0]
+    return None
+
+
+def _numbers(attrs: Mapping[Hashable, Any], key: str, what: str) -> list[float]:
+    """An attribute that should hold numbers; none where it is absent or None."""
+    if attrs.get(key) is None:
+        return []
+    try:
+        return [float(value) for value in np.ravel(attrs[key])]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"attribute {key}={attrs[key]!r} of {what} is not a number: correct it, or delete it from its attrs"
+        ) from None
+
+
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def legible(text: object) -> str:
+    """Text from a file as it is, less control characters and those that are not seen or turn its direction."""
+    return _UNSEEN.sub("", _CONTROL.sub(" ", str(text)))
+
+
+def wrapped(text: str, width: int, lines: int) -> str:
+    """Text in at most so many lines of at most ``width`` characters; what is longer ends in three dots."""
+    return "\n".join(textwrap.wrap(text, width, max_lines=lines, placeholder=" …")) or text
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, to read: two digits, more where it is nearly all."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.4g} %"
+
+
+_CHOSEN = "chosen_sample"
+
+
+Spectra = TypeVar("Spectra", xr.DataArray, xr.Dataset)
+
+
+def subsample(data: Spectra, dims: Sequence[Hashable], most: int) -> Spectra:
+    """At most so many samples, a random choice that is always the same, in their order; nothing is computed.
+
+    ``dims`` are those of the samples; of several dimensions the choice lies along a new one.
+    """
+    total = int(np.prod([data.sizes[dim] for dim in dims], dtype=np.int64))
+    if total <= most:
+        return data
+    flat = np.sort(np.random.default_rng(0).choice(total, most, replace=False))
+    if len(dims) == 1:
+        return data.isel({dims[0]: flat})
+    places = np.unravel_index(flat, [data.sizes[dim] for dim in dims])
+    return data.isel({dim: xr.DataArray(index, dims=_CHOSEN) for dim, index in zip(dims, places, strict=True)})
+
+
+def with_history(attrs: Mapping[Any, Any], done: str) -> dict[Any, Any]:
+    """The attributes with one line more in their ``history``: when, by which version, and what was ``done``."""
+    from .._version import __version__
+
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    line = f"{stamp} specinvert {__version__} {done}"
+    return {**attrs, "history": "\n".join(filter(None, (earlier_history(attrs), line)))}
+
+
+def earlier_history(*holders: Mapping[Any, Any]) -> str:
+    """The ``history`` of all these attributes as one text, what several of them say told once."""
+    found = [attrs.get("history") for attrs in holders]
+    texts = ["\n".join(map(str, np.ravel(history))) for history in found if history is not None]
+    return "\n".join(dict.fromkeys(filter(None, texts)))

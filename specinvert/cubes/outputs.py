@@ -8,15 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-NODATA, PARTIAL_BANDS, OUT_OF_DOMAIN, BELOW_RANGE, ABOVE_RANGE, MULTIMODAL = 1, 2, 4, 8, 16, 32
-FLAGS = {
-    NODATA: "nodata",
-    PARTIAL_BANDS: "partial_bands",
-    OUT_OF_DOMAIN: "out_of_domain",
-    BELOW_RANGE: "below_training_range",
-    ABOVE_RANGE: "above_training_range",
-    MULTIMODAL: "multimodal",
-}
 RESERVED = ("parameter", "parameter_2", "latent", "component", "draw", "mode_rank")
 """Dimensions of the results beside the cube's own."""
 DEFAULT_OUTPUTS = ("mean", "std", "flag")
@@ -153,16 +144,6 @@ def _of_parameters(
         for pattern, kind in variables
         for index, name in enumerate(parameters)
     ]
-
-
-def flag_attrs() -> dict[str, object]:
-    """CF attributes of the quality flag."""
-    return {
-        "long_name": "quality flags",
-        "standard_name": "quality_flag",
-        "flag_masks": np.array(list(FLAGS), dtype=np.uint8),
-        "flag_meanings": " ".join(FLAGS.values()),
-    }
 
 
 IN_SPECTRA_UNITS = frozenset({"residual", "fit_rmse"})

@@ -3,31 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..gllim.arrays import Array
-from ..gllim.counting import count_modes, count_posterior_modes
-from ..gllim.estimate import Estimate
-from ..gllim.forward import ForwardTerms
-from ..gllim.hashing import row_hash
-from ..gllim.mixture import Mixture
-from ..gllim.mixture_kernels import residual_rows, rms_rows
-from ..gllim.modes import list_modes, modes
-from ..gllim.physical import physical_mean_and_std, physical_moments, physical_quantiles
-from ..gllim.posterior import Posterior
-from ..gllim.quantiles import cdf, highest_density, quantile
-from ..gllim.spread import crps, draws, entropy
-from ..gllim.tail import beyond
-from ..gllim.transforms import Transforms
-from ..gllim.truncated_nodes import written_out
-from ..gllim.truncation import Truncated, truncated, truncated_quantile
-from .outputs import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS, Output
-from .pixels import Interval, Pixels
+from ..flags import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS
+from ..gllim.core import Array, row_hash
+from ..gllim.mixtures import (
+    Mixture,
+    Truncated,
+    cdf,
+    count_modes,
+    crps,
+    draws,
+    entropy,
+    highest_density,
+    highest_mode,
+    list_modes,
+    quantile,
+    truncated,
+    truncated_quantile,
+    written_out,
+)
+from ..gllim.posterior import (
+    Estimate,
+    ForwardTerms,
+    Posterior,
+    Rows,
+    beyond,
+    count_posterior_modes,
+    residual_rows,
+    rms_rows,
+)
+from ..gllim.transforms import Transforms, physical_mean_and_std, physical_moments, physical_quantiles
+from .outputs import Output
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Where the model was trained: ranges ``low`` and ``high`` (L_t,) in physical units, ``log_tail`` the log of the
+    tail probability that a hundredth of spectra like the training set fall below, one or one a row (NaN: not known)."""
+
+    low: Array
+    high: Array
+    log_tail: float | Array = np.nan
+
+    def of(self, rows: Rows) -> Domain:
+        """Of some rows, where they have levels of their own."""
+        return replace(self, log_tail=self.log_tail[rows]) if isinstance(self.log_tail, np.ndarray) else self
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """The parameter ``index`` lies between ``low`` and ``high`` (n,), infinite where that is not known."""
+
+    index: int
+    low: Array
+    high: Array
+
+    def of(self, rows: Rows) -> Interval:
+        """Of some rows."""
+        return Interval(self.index, self.low[rows], self.high[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """The spectra of n pixels, and what is said of each.
+
+    Attributes
+    ----------
+    spectra : (n, D), NaN where missing. domain : where a spectrum is like those of training.
+    known : (n, L_t) physical parameters, NaN where unknown, or None. interval : of a parameter known by one, or None.
+    truth : (n, L_t) to compare with, or None.
+    """
+
+    spectra: Array
+    domain: Domain
+    known: Array | None = None
+    interval: Interval | None = None
+    truth: Array | None = None
+
+    def of(self, rows: Rows) -> Pixels:
+        """Of some rows."""
+        return Pixels(
+            self.spectra[rows],
+            self.domain.of(rows),
+            None if self.known is None else self.known[rows],
+            None if self.interval is None else self.interval.of(rows),
+            None if self.truth is None else self.truth[rows],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +353,7 @@ class Reading:
 
     @cached_property
     def _modes(self) -> Array:
-        highest = modes(self.mixture)[0] if self.unknown else np.empty((len(self.spectra), 0))
+        highest = highest_mode(self.mixture)[0] if self.unknown else np.empty((len(self.spectra), 0))
         return self._physical(highest[:, None])[:, 0]
 
     @cached_property

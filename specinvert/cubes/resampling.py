@@ -12,10 +12,9 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from ..gllim.threads import one_blas_thread
+from ..gllim.core import one_blas_thread
 from .bands import describe_bands, find_band_dim, match_bands, read_fwhm
-from .history import with_history
-from .labels import listed, require_flags, require_one_band_chunk, training_spectra
+from .labels import listed, require_flags, require_one_band_chunk, training_spectra, with_history
 from .responses import Cells, Sensor, band_weights, read_sensor
 
 logger = logging.getLogger(__name__)

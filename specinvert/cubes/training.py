@@ -14,15 +14,22 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..gllim.chunks import ArrayChunks, Chunk, ChunkSource
-from ..gllim.estimator import check_responsibilities, check_weights
+from ..gllim.em import ArrayChunks, Chunk, ChunkSource, check_responsibilities, check_weights
 from ..gllim.transforms import Transforms
 from .bands import Bands, describe_bands, find_band_dim
 from .chunks import PERSIST_BYTES, DaskChunks, delayed_chunks
-from .history import earlier_history
-from .labels import find_spectra, is_lazy, listed, meant, no_labelled, require_one_band_chunk, same_places
+from .labels import (
+    earlier_history,
+    find_spectra,
+    is_lazy,
+    listed,
+    meant,
+    native,
+    no_labelled,
+    require_one_band_chunk,
+    same_places,
+)
 from .units import as_text
-from .values import native
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +90,7 @@ def read_training(
     if 0 in array.shape:
         raise ValueError(f"the training spectra are empty: {dict(array.sizes)}")
     weight_name = weights if isinstance(weights, str) else None
-    names = _parameter_names(training, parameters, array, dim, weight_name)
+    names = parameter_names(training, parameters, array, dim, weight_name)
     columns = [_flat(meant(training[name], f"parameter {name!r}"), sizes, name) for name in names]
     n_rows = int(np.prod(list(sizes.values()), dtype=np.int64))
     values = np.stack(columns, axis=1) if columns else np.empty((n_rows, 0))
@@ -158,13 +165,14 @@ def _finite_ranges(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def _parameter_names(
+def parameter_names(
     training: xr.Dataset,
     parameters: Sequence[str] | None,
     spectra: xr.DataArray,
     band_dim: str,
     weights: str | None,
 ) -> list[str]:
+    """Those asked for, checked; without a choice every variable over sample dimensions alone."""
     if parameters is None:
         others = [n for n in training.data_vars if n not in (spectra.name, weights)]
         names = [n for n in others if training[n].dims and set(training[n].dims) <= set(spectra.dims) - {band_dim}]

@@ -5,6 +5,13 @@ Imports nothing beyond the standard library.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+
+
 NM_PER_UNIT = {"nm": 1.0, "um": 1e3, "mm": 1e6, "m": 1e9, "angstrom": 0.1}
 
 _SPELLINGS = {
@@ -77,3 +84,9 @@ def as_text(unit: object) -> str:
 def _canonical(unit: str) -> str:
     text = " ".join(unit.lower().split())
     return _SAME.get(text) or length_unit(unit) or text
+
+
+def units_of(*attrs: Mapping[Any, Any]) -> str:
+    """The first units among attributes, "" for none and for those of a pure number."""
+    found = next((str(given["units"]).strip() for given in attrs if given.get("units")), "")
+    return "" if found == "1" else found

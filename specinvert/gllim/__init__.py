@@ -3,9 +3,18 @@
 Imports numpy, scipy, scikit-learn, numba and threadpoolctl only, never xarray or dask.
 """
 
-from .constraints import Constraints
+from .domain import LEAST_HELD_OUT, held_out_tails, level_with_noise
 from .estimator import GLLiM
-from .parameters import GLLiMParameters
+from .model import Constraints, GLLiMParameters
 from .presets import PRESETS, preset
 
-__all__ = ["PRESETS", "Constraints", "GLLiM", "GLLiMParameters", "preset"]
+__all__ = [
+    "LEAST_HELD_OUT",
+    "PRESETS",
+    "Constraints",
+    "GLLiM",
+    "GLLiMParameters",
+    "held_out_tails",
+    "level_with_noise",
+    "preset",
+]

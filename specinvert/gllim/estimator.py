@@ -15,18 +15,22 @@ from sklearn.utils import TransformerTags, check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arrays import Array
-from .chunks import ArrayChunks, Chunk
-from .constraints import Constraints
-from .fixing import check_names
-from .forward import ForwardTerms
-from .parameters import GLLiMParameters
-from .posterior import Posterior, posterior_blocks
-from .rowwise import RowPosterior
-from .selection import aic, bic, icl, n_free_parameters
-from .statistics import density_and_entropy, log_joint_density
-from .threads import one_blas_thread
-from .training import FitProgress, Settings, check_progress, train
+from .core import Array, one_blas_thread
+from .em import (
+    ArrayChunks,
+    Chunk,
+    FitProgress,
+    Settings,
+    check_names,
+    check_progress,
+    check_responsibilities,
+    check_weights,
+    density_and_entropy,
+    log_joint_density,
+    train,
+)
+from .model import Constraints, GLLiMParameters, aic, bic, icl, n_free_parameters
+from .posterior import ForwardTerms, Posterior, RowPosterior, posterior_blocks
 
 CONSTRAINTS = (*("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks"),)
 """Parameters of the estimator that constrain theta."""
@@ -46,7 +50,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     max_latent : the largest L_w to try, or a sequence of them.
     sigma : structure of the noise covariances, ``"iso"``, ``"diag"``, ``"full"`` or ``"block"``.
     sigma_blocks : groups of bands whose noise is correlated, for ``sigma="block"``: the group of each band, D integers,
-        or lists of the bands of each group; ``"auto"`` finds them (:mod:`specinvert.gllim.grouping`).
+        or lists of the bands of each group; ``"auto"`` finds them (:mod:`specinvert.gllim.em.fixing`).
     tied_sigma : one noise covariance for all components.
     gamma : structure of the parameters' covariances, ``"full"``, ``"diag"`` or ``"iso"``; ``"flat"`` is no prior on the
         parameters: mixtures of regressions, whose likelihood is that of the spectra given the parameters.
@@ -58,10 +62,10 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``"Gamma"`` up to (K, L_t, L_t) of the parameters, ``"Sigma"`` a variance, (D,), (D, D) or (K, D, D).
     standardize : fit in standardised units (the result is in the user's).
     algorithm : ``"general"``, or a variant that treats less of the latents as missing, ``"marginal"``, ``"ecm"`` or
-        ``"aecm"`` (:mod:`specinvert.gllim.variants`): other steps to the same maxima.
+        ``"aecm"`` (:mod:`specinvert.gllim.em.variants`): other steps to the same maxima.
     init : ``"kmeans"`` on the parameters (on the spectra where there are none), ``"kmeans-joint"`` on both blocks with
         equal weight, ``"kmeans-spectra"``, ``"gmm"`` (a mixture on the parameters), a GLLiMParameters to go on from, or
-        a :class:`specinvert.gllim.grid.PrincipalGrid`. A GLLiMParameters brings its own K.
+        a :class:`specinvert.gllim.em.initialize.PrincipalGrid`. A GLLiMParameters brings its own K.
     n_init : starts to try; the greatest likelihood is kept.
     max_iter, tol : stop after max_iter iterations, or when one gains less than tol nats a sample (0: never).
     reg_covar : no variance falls below this share of the band's or parameter's own variance (a clip, never added).
@@ -287,36 +291,3 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _check_spectra(self, X: Any) -> Array:
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
-
-
-def check_weights(weights: Any, n_rows: int) -> Array:
-    """Sample weights as float64 (n,): ones where None, an error where negative, NaN or of another length."""
-    if weights is None:
-        return np.ones(n_rows)
-    values = _as_numbers("sample weights", weights)
-    if values.shape != (n_rows,):
-        raise ValueError(f"sample weights have shape {values.shape}, the {n_rows} samples need ({n_rows},)")
-    if not np.all(np.isfinite(values)) or np.any(values < 0):
-        bad = int(np.count_nonzero(~(values >= 0) | ~np.isfinite(values)))
-        raise ValueError(f"{bad} sample weights are negative or not finite: weights are frequencies, zero or more")
-    return values
-
-
-def check_responsibilities(responsibilities: Any, n_rows: int) -> Array | None:
-    """Responsibilities as float64 (n, K), rows summing to one."""
-    if responsibilities is None:
-        return None
-    values = _as_numbers("responsibilities", responsibilities)
-    if values.ndim != 2 or len(values) != n_rows:
-        raise ValueError(f"responsibilities have shape {values.shape}, the {n_rows} samples need ({n_rows}, K)")
-    if not np.all(values >= 0) or not np.allclose(values.sum(axis=1), 1.0, rtol=0, atol=1e-6):
-        raise ValueError("responsibilities must be zero or more and sum to one over the components of each sample")
-    return values
-
-
-def _as_numbers(what: str, given: Any) -> Array:
-    try:
-        return np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        shown = " ".join(repr(given).split())[:60]
-        raise ValueError(f"{what} must be an array of numbers, not {shown}") from None

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .em import PrincipalGrid, basis, check_names, regular_grid
 from .estimator import GLLiM
-from .fixing import check_names
-from .grid import PrincipalGrid, basis, regular_grid
 
 DIRAC = 1e-16
 """Variance of latents on a grid: the limit of zero to rounding."""

@@ -1,4 +1,5 @@
-"""Files in and out: one reader a kind of file, one cube convention, and writers that never leave half a file.
+"""Files in and out; here the model file, checkpoints, whole files and where maps lie."""
 
-`open_cube` lives in `open.py`, `save_maps` in `writers.py`; both are public names of the package.
-"""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

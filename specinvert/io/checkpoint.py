@@ -1,9 +1,12 @@
-"""The checkpoint of a training: the state of each EM run in one netCDF file, written whole every few iterations."""
+"""The checkpoint of a training: the state of each EM run in one netCDF file, written whole every few iterations.
+
+The checkpoint of a grid of fits: the numbers of each that is done in one JSON file, written whole after each."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
@@ -13,7 +16,7 @@ import netCDF4
 import numpy as np
 
 from ..gllim.em import State
-from ..gllim.parameters import Constraints, GLLiMParameters
+from ..gllim.model import Constraints, GLLiMParameters
 from .atomic import atomic_path, check_target
 
 _TITLE = "specinvert training checkpoint"
@@ -89,6 +92,7 @@ class CheckpointFile:
                         "removed_at": state.removed_at,
                         "n_asked": state.n_asked,
                         "converged": state.converged,
+                        "layout": {name: _layout(array) for name, array in state.theta.arrays().items()},
                     }
                 )
                 for name, array in {**state.theta.arrays(), "log_likelihoods": np.array(state.log_likelihoods)}.items():
@@ -109,10 +113,67 @@ class CheckpointFile:
             raise ValueError(f"{self.path}: not a readable training checkpoint: {error}") from None
 
 
+def _layout(array: np.ndarray) -> list[int]:
+    """The axes from the outermost in memory to the innermost: products round by it, and bits are to be the same."""
+    return sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+
+
 def _state(group: Any) -> State:
     described = json.loads(group.state)
     arrays = {name: np.array(group.variables[name][:], dtype=np.float64) for name in (*_ARRAYS, "log_likelihoods")}
     log_likelihoods = arrays.pop("log_likelihoods").tolist()
+    for name, axes in described.pop("layout", {}).items():
+        arrays[name] = np.ascontiguousarray(arrays[name].transpose(axes)).transpose(np.argsort(axes))
     constraints = Constraints(**described.pop("constraints"))
     theta = GLLiMParameters(**arrays, n_latent=described.pop("n_latent"), constraints=constraints)
     return State(theta, log_likelihoods, **described)
+
+
+_FITS_TITLE = "specinvert finished fits"
+
+
+class FinishedFits:
+    """Keeps what is known of finished fits in a file.
+
+    Parameters
+    ----------
+    path : the file; taken up where it exists.
+
+    Raises
+    ------
+    ValueError : the file exists and is of another kind.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = check_target(path)
+        self._fits: dict[str, Any] = self._read() if self.path.exists() else {}
+
+    def begin(self, names: Collection[str]) -> None:
+        """Take up the fits of these names; ValueError where the file holds others only."""
+        if self._fits and not set(names) & set(self._fits):
+            raise ValueError(
+                f"{self.path}: finished fits of other data or settings, none of this grid: remove it to start anew"
+            )
+
+    def load(self, name: str) -> Mapping[str, Any] | None:
+        """What was kept of a fit."""
+        return self._fits.get(name)
+
+    def keep(self, name: str, found: Mapping[str, Any]) -> None:
+        """Keep what is known of a fit, of strings, numbers, lists and dictionaries, and write all."""
+        self._fits[name] = dict(found)
+        with atomic_path(self.path) as temporary:
+            temporary.write_text(json.dumps({"title": _FITS_TITLE, "fits": self._fits}, indent=1), encoding="utf-8")
+
+    def remove(self) -> None:
+        """Delete the file: all is done."""
+        self.path.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            held = json.loads(self.path.read_text(encoding="utf-8"))
+            if held["title"] != _FITS_TITLE:
+                raise ValueError("another kind of file")
+            return dict(held["fits"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{self.path}: not a readable file of finished fits: {error}") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import rioxarray  # noqa: F401  (registers .rio)
 import xarray as xr
 from affine import Affine
@@ -80,3 +82,18 @@ def _stored_transform(maps: xr.Dataset) -> Affine | None:
 def _georeference(maps: xr.Dataset) -> str | None:
     names = (grid_mapping(maps, array) for array in maps.data_vars.values())
     return next((name for name in names if name and "GeoTransform" in maps[name].attrs), None)
+
+
+GEOGRAPHIC_AXES = {
+    "latitude": ("degrees_north", frozenset({"lat", "latitude"})),
+    "longitude": ("degrees_east", frozenset({"lon", "long", "longitude"})),
+}
+
+
+def is_geographic(name: Hashable, array: xr.DataArray | xr.Variable) -> str | None:
+    """ "latitude" or "longitude" where the array says that it is one, by its standard name or its own."""
+    declared = array.attrs.get("standard_name")
+    for kind, (_, spellings) in GEOGRAPHIC_AXES.items():
+        if declared == kind or (declared is None and str(name).lower() in spellings):
+            return kind
+    return None

@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from ..cubes.bands import Bands, describe_bands
-from ..gllim.threads import one_blas_thread
+from ..cubes import Bands, describe_bands
+from ..gllim.core import one_blas_thread
 
 FloatArray = NDArray[np.float64]
 Draws = Mapping[str, FloatArray]

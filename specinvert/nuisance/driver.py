@@ -21,10 +21,17 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..cubes.bands import Bands, describe_bands, find_band_dim
-from ..cubes.history import with_history
-from ..cubes.labels import require_flags, require_numbers, require_one_band_chunk, training_spectra
-from ..gllim.threads import one_blas_thread
+from ..cubes import (
+    Bands,
+    describe_bands,
+    find_band_dim,
+    require_flags,
+    require_numbers,
+    require_one_band_chunk,
+    training_spectra,
+    with_history,
+)
+from ..gllim.core import one_blas_thread
 from .base import Chain, Draws, Nuisance
 
 GROUP = 64

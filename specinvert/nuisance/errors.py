@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..cubes.bands import Bands
-from ..cubes.labels import require_flags
+from ..cubes import Bands, require_flags
 from .base import Draws, FloatArray, Nuisance, require_at_least_zero, require_number, require_positive
 
 KERNELS: Mapping[str, Callable[[FloatArray], FloatArray]] = {

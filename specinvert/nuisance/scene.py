@@ -10,9 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..cubes.bands import Bands, describe_bands, find_band_dim, match_bands
-from ..cubes.labels import require_numbers
-from ..cubes.units import check_units
+from ..cubes import Bands, check_units, describe_bands, find_band_dim, match_bands, require_numbers
 from .base import (
     Draws,
     FloatArray,

@@ -12,11 +12,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from specinvert.physics.geometry import Geometry
-from specinvert.physics.hapke import QUANTITIES, hapke_reflectance
-from specinvert.physics.mixing import MixtureParameter
-from specinvert.physics.phase import HenyeyGreenstein
-from specinvert.physics.ranges import with_ranges
+from .geometry import Geometry
+from .hapke import QUANTITIES, hapke_reflectance
+from .mixing import MixtureParameter, with_ranges
+from .phase import HenyeyGreenstein
 
 FloatArray = NDArray[np.float64]
 

@@ -24,9 +24,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specinvert.physics.geometry import Geometry
-from specinvert.physics.phase import ISOTROPIC, PhaseFunction, opposition_surge
-from specinvert.physics.roughness import roughen
+from .geometry import Geometry
+from .phase import ISOTROPIC, PhaseFunction, opposition_surge
+from .roughness import roughen
 
 FloatArray = NDArray[np.float64]
 HFunction = Callable[[FloatArray, FloatArray], FloatArray]

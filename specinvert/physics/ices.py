@@ -15,12 +15,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from specinvert.physics.geometry import Geometry
-from specinvert.physics.hapke import hapke_reflectance
-from specinvert.physics.mixing import MixtureParameter, reflectance_attrs, wavelength_attrs
-from specinvert.physics.optics import areal_mixture, grain_albedo, intimate_mixture, refractive_index
-from specinvert.physics.phase import ISOTROPIC, PhaseFunction
-from specinvert.physics.ranges import with_ranges
+from .geometry import Geometry
+from .hapke import hapke_reflectance
+from .mixing import MixtureParameter, reflectance_attrs, wavelength_attrs, with_ranges
+from .optics import areal_mixture, grain_albedo, intimate_mixture, refractive_index
+from .phase import ISOTROPIC, PhaseFunction
 
 FloatArray = NDArray[np.float64]
 

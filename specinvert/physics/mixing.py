@@ -16,12 +16,15 @@ The steps, for grains of diameter D at wavelength lam:
 4. the diffusive reflectance r = (1 - gamma) / (1 + gamma), gamma = sqrt(1 - w), of the same paper;
 5. a thin haze above, of optical depth tau at 1000 nm falling as lam**-1.3: the surface is seen with
    two-way transmission exp(-2 tau) and the rest is filled by the haze's own grey brightness.
-"""
+
+Changing the ranges that a simulator draws its parameters from.
+
+Imports the standard library and `mixing` only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -263,3 +266,39 @@ def _grain_albedo(optical_depth: FloatArray, index: float) -> FloatArray:
     transmitted = np.exp(-optical_depth)
     scattered = (1.0 - external) * (1.0 - internal) * transmitted / (1.0 - internal * transmitted)
     return external + scattered
+
+
+def with_ranges(
+    parameters: Mapping[str, MixtureParameter],
+    limits: Mapping[str, tuple[float, float]],
+    ranges: Mapping[str, tuple[float, float]] | None,
+) -> dict[str, MixtureParameter]:
+    """Return the parameters with other ranges for some.
+
+    Parameters
+    ----------
+    parameters
+        What the simulator draws, with the ranges it draws from by default.
+    limits
+        Smallest and largest value that the model takes, for each.
+    ranges
+        (low, high) by name; equal for a constant.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, or a range is not two numbers, outside the limits or upside down.
+    """
+    chosen = dict(parameters)
+    for name, given in (ranges or {}).items():
+        if name not in parameters:
+            raise ValueError(f"ranges names {name!r}; choose from {', '.join(parameters)}")
+        try:
+            low, high = map(float, given)
+        except (TypeError, ValueError):
+            raise ValueError(f"range of {name} is {given!r}; give two numbers (low, high)") from None
+        least, most = limits[name]
+        if not least <= low <= high <= most:
+            raise ValueError(f"range of {name} is {low:g} to {high:g}; give low <= high within {least:g} to {most:g}")
+        chosen[name] = replace(chosen[name], low=low, high=high)
+    return chosen

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from specinvert.cubes.bands import describe_bands
+from ..cubes import describe_bands
 
 FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]

@@ -16,8 +16,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.stats import qmc, truncnorm
 
-from specinvert.cubes.responses import Cells, Sensor, band_weights, read_sensor
-from specinvert.physics.mixing import reflectance_attrs, wavelength_attrs
+from ..cubes import Cells, Sensor, band_weights, read_sensor
+from .mixing import reflectance_attrs, wavelength_attrs
 
 FloatArray = NDArray[np.float64]
 Prior = tuple[float, float] | tuple[float, float, float, float] | Callable[[Mapping[str, FloatArray]], FloatArray]

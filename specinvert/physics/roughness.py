@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specinvert.physics.geometry import Geometry
+from .geometry import Geometry
 
 FloatArray = NDArray[np.float64]
 

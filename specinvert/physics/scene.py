@@ -18,13 +18,7 @@ from affine import Affine
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter
 
-from specinvert.physics.mixing import (
-    PARAMETERS,
-    default_wavelengths,
-    mixture_reflectance,
-    reflectance_attrs,
-    wavelength_attrs,
-)
+from .mixing import PARAMETERS, default_wavelengths, mixture_reflectance, reflectance_attrs, wavelength_attrs
 
 FloatArray = NDArray[np.float64]
 Labelled = TypeVar("Labelled", xr.DataArray, xr.Dataset)

@@ -5,9 +5,10 @@ try:
 except ImportError as error:
     raise ImportError("the viewer needs bokeh; install it with: pip install 'specinvert[view]'") from error
 
-from .app import Viewer as Viewer
 from .given import Given as Given
+from .maps import open_maps, open_unread
 from .page import Page as Page
+from .server import Viewer as Viewer
 from .server import serve as serve
 
-__all__ = ["Given", "Page", "Viewer", "serve"]
+__all__ = ["Given", "Page", "Viewer", "open_maps", "open_unread", "serve"]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from specinvert.cubes.given import Conditions, read_conditions, without_training
-from specinvert.cubes.request import Request
-from specinvert.io.model import Model
+from ..cubes import Conditions, Request, read_conditions, without_training
+from ..model import Model
 
 _TELLING = ("--noise", "--known")
 

@@ -1,4 +1,8 @@
-"""Maps for the viewer: what a file holds, found without reading it, and views of it of bounded size."""
+"""From coordinates to pixels: the axes of a map, and the part of each that is read for a view.
+
+Maps for the viewer: what a file holds, found without reading it, and views of it of bounded size.
+
+The cube as a picture: three bands near red, green and blue, or one in grey, stretched to be seen."""
 
 from __future__ import annotations
 
@@ -11,16 +15,116 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from specinvert.cubes.labels import listed
-from specinvert.diagnostics.entries import entry_text, pixel_dims
-from specinvert.diagnostics.flags import FLAG_VARIABLE, Flag, read_flags
-from specinvert.diagnostics.layout import units_of
-from specinvert.diagnostics.maps_file import is_tiff, open_geotiff_maps
-from specinvert.io.netcdf import open_group
-from specinvert.io.spectra_table import SUFFIXES
-from specinvert.io.tables import open_dataset
+from ..cubes import Bands, describe_bands, legible, listed, units_of
+from ..figures import edges_of, entry_text, is_tiff, open_geotiff_maps, pixel_dims, robust_limits, unit_ratio
+from ..flags import FLAG_VARIABLE, Flag, read_flags
+from ..io.reading import SUFFIXES, open_dataset, open_group
 
-from .axes import PixelAxis, Window, map_axes
+MOST = 1000
+"""Pixels a side that a view reads at most."""
+_MARGIN = 0.25
+"""Share of the visible length that is read beyond either end, so that a short pan shows data at once."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Pixels ``start`` to ``stop`` of an axis, of which one in ``stride`` is shown: that in the middle of each step."""
+
+    start: int
+    stop: int
+    stride: int
+
+    @property
+    def indices(self) -> np.ndarray:
+        """The pixels that are shown."""
+        return np.minimum(np.arange(self.start, self.stop, self.stride) + self.stride // 2, self.stop - 1)
+
+    def shows(self, wanted: Window) -> bool:
+        """Whether the window has all pixels of another, as densely."""
+        return self.stride <= wanted.stride and self.start <= wanted.start and self.stop >= wanted.stop
+
+    @classmethod
+    def of(cls, start: int, stop: int, size: int, margin: float = _MARGIN) -> Window:
+        """Around the visible pixels ``start`` to ``stop`` of ``size``, aligned to its stride."""
+        extra = int(np.ceil(margin * (stop - start)))
+        start, stop = max(start - extra, 0), min(stop + extra, size)
+        stride = max(-(-(stop - start) // MOST), 1)
+        return cls(start // stride * stride, min(-(-stop // stride) * stride, size), stride)
+
+
+@dataclass(frozen=True)
+class PixelAxis:
+    """A dimension of the maps: pixel i reaches from ``first + i * step`` to ``first + (i + 1) * step``."""
+
+    dim: str
+    size: int
+    first: float
+    step: float
+    units: str
+    placed: bool
+
+    @classmethod
+    def of(cls, maps: xr.Dataset, dim: str, placed: bool) -> PixelAxis:
+        """By the coordinate where it is evenly spaced and ``placed``, else by number."""
+        size = maps.sizes[dim]
+        edges = edges_of(maps, dim) if placed else None
+        if edges is None:
+            return cls(dim, size, -0.5, 1.0, "", False)
+        return cls(dim, size, edges[0], (edges[1] - edges[0]) / size, units_of(maps[dim].attrs), True)
+
+    @property
+    def label(self) -> str:
+        """Name and units."""
+        if not self.placed:
+            return f"{self.dim} (number)"
+        return f"{self.dim} ({self.units})" if self.units else self.dim
+
+    @property
+    def digits(self) -> int:
+        """Decimals that tell neighbouring pixels apart."""
+        return max(0, 1 - int(np.floor(np.log10(abs(self.step))))) if self.placed else 0
+
+    def centre(self, index: int) -> float:
+        """Coordinate of the middle of a pixel."""
+        return self.first + (index + 0.5) * self.step
+
+    def index(self, value: float) -> int | None:
+        """The pixel at a coordinate; None outside the map."""
+        index = int(np.floor((value - self.first) / self.step))
+        return index if 0 <= index < self.size else None
+
+    def span(self, window: Window) -> tuple[float, float]:
+        """Lower end and length of the cells of a window, whose last one may reach beyond the map."""
+        count = len(window.indices) * window.stride
+        ends = self.first + window.start * self.step, self.first + (window.start + count) * self.step
+        return min(ends), abs(ends[1] - ends[0])
+
+    def visible(self, low: float, high: float) -> Window:
+        """The window to read where coordinates ``low`` to ``high`` are in sight; the whole axis where none of it is."""
+        ends = sorted((value - self.first) / self.step for value in (low, high))
+        start, stop = (int(end) for end in np.clip([np.floor(ends[0]), np.ceil(ends[1])], 0, self.size))
+        return self.whole if start >= stop else Window.of(start, stop, self.size)
+
+    @property
+    def whole(self) -> Window:
+        """All of it."""
+        return Window.of(0, self.size, self.size)
+
+
+def map_axes(maps: xr.Dataset, dims: tuple[str, ...]) -> tuple[PixelAxis, ...]:
+    """Axes of the dimensions of the pixels; two are placed by coordinates together or not at all."""
+    placed = len(dims) == 2 and all(edges_of(maps, dim) is not None for dim in dims)
+    return tuple(PixelAxis.of(maps, dim, placed) for dim in dims)
+
+
+def aspect_of(maps: xr.Dataset, axes: tuple[PixelAxis, ...]) -> float:
+    """Length of a unit of the vertical axis over one of the horizontal one."""
+    vertical, horizontal = axes
+    if not vertical.placed:
+        return 1.0
+    ends = [(axis.first, axis.first + axis.size * axis.step) for axis in axes]
+    return unit_ratio(maps, (vertical.dim, horizontal.dim), ends[0], ends[1])
+
 
 TILE_BYTES = 16_000_000
 """Read at once, where the chunks of the file allow it."""
@@ -181,3 +285,71 @@ def tiles(window: Window, length: int) -> Iterator[tuple[slice, np.ndarray]]:
     indices, step = window.indices, max(length // window.stride, 1)
     for start in range(0, len(indices), step):
         yield slice(start, min(start + step, len(indices))), indices[start : start + step]
+
+
+COLOURS = (640.0, 550.0, 470.0)
+"""Wavelengths in nm of red, green and blue."""
+_NEAR = 60.0
+"""Nanometres from one of these at which a band still stands for it."""
+_BLANK = 0xD1
+
+
+class Picture:
+    """A picture of spectra over ``dims``, the vertical and the horizontal dimension.
+
+    Each band is stretched from its 2nd to its 98th percentile in the first view. Bands marked bad are not taken.
+    """
+
+    def __init__(self, spectra: xr.DataArray, band_dim: str, dims: Sequence[str], fill: float | None = None) -> None:
+        self.spectra, self.band_dim, self.dims, self.fill = spectra, band_dim, tuple(dims), fill
+        bands = describe_bands(spectra, band_dim)
+        good = spectra["good"].values if "good" in spectra.coords and spectra["good"].dims == (band_dim,) else None
+        self.chosen, self.title = _choose(bands, good)
+        self._limits: list[tuple[float, float]] = []
+
+    def read(self, windows: Sequence[Window], selection: Mapping[Hashable, int]) -> np.ndarray:
+        """Colours (rows, columns) as uint32 of the pixels that the windows show, grey where there is no data.
+
+        Read in tiles, at the entry of dimensions beside the pixels that ``selection`` names.
+        """
+        values = self._values(windows, selection)
+        if not self._limits:
+            self._limits = [robust_limits(values[..., i]) for i in range(values.shape[-1])]
+        low, high = np.array(self._limits).T
+        there = np.isfinite(values).all(axis=-1)
+        levels = np.clip((np.where(there[..., None], values, low) - low) / (high - low), 0.0, 1.0)
+        shown = np.full((*there.shape, 4), 255, dtype=np.uint8)
+        shown[..., :3] = np.where(there[..., None], np.round(255 * levels), _BLANK)
+        return shown.view(np.uint32)[..., 0]
+
+    def _values(self, windows: Sequence[Window], selection: Mapping[Hashable, int]) -> np.ndarray:
+        beside = {d: selection.get(d, 0) for d in self.spectra.dims if d not in (*self.dims, self.band_dim)}
+        flat = self.spectra.isel(beside).transpose(*self.dims, self.band_dim)
+        blocks = flat.variable.chunksizes
+        chunks = [max(blocks.get(dim, (1,))) for dim in self.dims]
+        size = flat.dtype.itemsize * flat.sizes[self.band_dim]
+        out = np.empty([*(len(window.indices) for window in windows), len(self.chosen)])
+        lengths = tile_lengths(windows, chunks, size)
+        parts = (list(tiles(window, length)) for window, length in zip(windows, lengths, strict=True))
+        flat = flat.isel({self.band_dim: self.chosen})
+        for tile in product(*parts):
+            spans = {dim: slice(i[0], i[-1] + 1) for dim, (_, i) in zip(self.dims, tile, strict=True)}
+            block = flat.isel(spans).values
+            out[tuple(place for place, _ in tile)] = block[np.ix_(*(i - i[0] for _, i in tile))]
+        return out if self.fill is None else np.where(out == self.fill, np.nan, out)
+
+
+def _choose(bands: Bands, good: np.ndarray | None) -> tuple[list[int], str]:
+    """Bands that stand for red, green and blue, or one in the middle, and what they are."""
+    usable = np.arange(bands.size) if good is None or not good.any() else np.flatnonzero(good)
+    if bands.wavelength is None:
+        middle = int(usable[usable.size // 2])
+        name = f"number {middle}" if bands.labels is None else legible(bands.labels[middle])
+        return [middle], f"image of the cube: band {name}"
+    wavelength = np.where(np.isin(np.arange(bands.size), usable), bands.wavelength, np.inf)
+    nearest = [int(np.argmin(np.abs(wavelength - colour))) for colour in COLOURS]
+    if all(abs(wavelength[i] - colour) <= _NEAR for i, colour in zip(nearest, COLOURS, strict=True)):
+        shown = ", ".join(f"{wavelength[i]:.4g}" for i in nearest)
+        return nearest, f"image of the cube: red, green, blue at {shown} nm"
+    middle = int(usable[np.argsort(wavelength[usable], kind="stable")[usable.size // 2]])
+    return [middle], f"image of the cube: {wavelength[middle]:.4g} nm"

@@ -1,4 +1,6 @@
-"""The page: a list of maps, the chosen one with its uncertainty and flags, and the pixel that was clicked."""
+"""Parts that make up the page: plain text from files, prose, blank canvases, and how they stand side by side.
+
+The page: a list of maps, the chosen one with its uncertainty and flags, and the pixel that was clicked."""
 
 from __future__ import annotations
 
@@ -9,21 +11,22 @@ import numpy as np
 import xarray as xr
 from bokeh.document import Document
 from bokeh.events import RangesUpdate, Tap
-from bokeh.models import Button, CheckboxGroup, Column, InlineStyleSheet, NumericInput, RadioButtonGroup, Select
+from bokeh.models import (
+    Button,
+    CheckboxGroup,
+    Column,
+    InlineStyleSheet,
+    NumericInput,
+    RadioButtonGroup,
+    Select,
+)
 
-from specinvert.diagnostics.flags import FLAG_NAME, flag_shares
-from specinvert.diagnostics.layout import robust_limits
-from specinvert.diagnostics.markup import Safe, element, joined
-from specinvert.diagnostics.wording import legible, percent
-
-from .axes import Window
-from .map_panels import MapPanels
-from .maps import Layer, MapSource
-from .panels import Panels, flag_colours
-from .parts import prose, side_by_side
-from .pixel import Pixel, PixelReader
-from .pixel_panel import PixelPanel
-from .table_panels import TablePanels
+from ..cubes import legible, percent
+from ..figures import Safe, element, joined, robust_limits
+from ..flags import FLAG_NAME, flag_shares
+from .maps import Layer, MapSource, Window
+from .panels import MapPanels, Panels, TablePanels, flag_colours, prose, side_by_side
+from .pixel import Pixel, PixelPanel, PixelReader
 
 DELAY = 200
 """Milliseconds of rest after which a moved view is read anew."""

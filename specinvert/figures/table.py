@@ -1,0 +1,191 @@
+"""Figure of a table of results: each parameter against the samples, with its intervals."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from ..cubes import legible, percent, units_of
+from ..flags import FLAG_VARIABLE, flag_bits
+from ..scores import paired
+from .layout import (
+    DOT,
+    MARK,
+    SMALL,
+    SOFT,
+    chosen,
+    given_in_advance,
+    new_figure,
+    plain,
+    robust_limits,
+    spans_decades,
+    title_of,
+    with_units,
+    with_variables,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_ROWS = 5000
+"""Of longer tables every second, third, ... row is drawn."""
+
+MAX_LABELS = 30
+"""Rows whose names, where they have any, are written below them."""
+
+MANY_ROWS = 300
+"""With more rows, marks and bars are thinner."""
+
+_BAR = "#A6CBE3"
+
+_ROOM = 1.5
+"""Factor that a logarithmic axis leaves on both sides of the values."""
+
+_LOWER = re.compile(r"_(ci|hdi)(\d+)_lower$")
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """Ends of the intervals of one parameter, and what they are."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    label: str
+
+
+def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None) -> Figure:
+    """Draw one-dimensional results: a panel a parameter, values against the samples with their intervals.
+
+    Intervals are the first of `<parameter>_ci90_lower` and `..._upper` (any digits; `hdi` too) that the table has,
+    else the quantiles `_q05` and `_q95`, else one standard deviation to each side from `<parameter>_std`.
+
+    Parameters
+    ----------
+    table
+        Estimates along one dimension, lazy or not.  Its coordinate, where it is one of numbers or dates, is the
+        horizontal axis, else the rows are numbered.  Rows with a `quality_flag` are ringed.
+    truth
+        True values on the same rows, or None.
+    parameters
+        Which to draw, in order; by default all that `table` (and `truth`) hold, less those known in advance (std 0
+        everywhere), which a line above the panels names with their values.
+
+    Returns
+    -------
+    A matplotlib Figure; see `save_figure`.  Of more than 5000 rows, every second, third, ... is drawn.  Axes of
+    parameters are logarithmic where all values are positive and span more than two decades.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is missing.
+    ValueError
+        If a parameter is missing, is not one-dimensional, or the rows of the truth differ.
+
+    Examples
+    --------
+    >>> table = xr.Dataset({"lai": ("plot", [1.0, 2.0, 4.0]), "lai_std": ("plot", [0.1, 0.1, 0.2])})
+    >>> figure = plot_table(table)
+    >>> len(figure.axes)
+    1
+    """
+    truth = with_variables(truth, table)
+    names = chosen(table, truth, parameters)
+    dim = _row_dim(table, names)
+    if truth is not None:
+        for name in names:
+            paired(table[name], truth[name], name)
+    stride = max(1, math.ceil(table.sizes[dim] / MAX_ROWS))
+    table = table.isel({dim: slice(None, None, stride)}).compute()
+    truth = None if truth is None else truth[names].isel({dim: slice(None, None, stride)}).compute()
+    places = _places(table, dim, stride)
+    given = given_in_advance(table, names) if parameters is None else {}
+    names = [name for name in names if name not in given]
+
+    figure = new_figure(8.0, 2.3 * len(names) + 0.5)
+    axes = figure.subplots(len(names), 1, squeeze=False, sharex=True)[:, 0]
+    for ax, name in zip(axes, names, strict=True):
+        _draw_rows(ax, places, table, None if truth is None else truth[name].values, name)
+        ax.set_ylabel(with_units(title_of(name), units_of(table[name].attrs)))
+        ax.tick_params(labelsize=SMALL)
+        ax.legend(loc="upper right", fontsize=SMALL, ncols=4, frameon=False, bbox_to_anchor=(1.0, 1.15))
+    axes[-1].set_xlabel(with_units(plain(dim), units_of(table[dim].attrs) if dim in table.coords else ""))
+    if dim in table.indexes and table[dim].dtype.kind in "UO" and places.size <= MAX_LABELS:
+        shown = [textwrap.shorten(plain(label), 20, placeholder=" …") for label in table[dim].values]
+        axes[-1].set_xticks(places, shown, rotation=30, ha="right", rotation_mode="anchor")
+    if given:
+        told = ", ".join(f"{legible(name)} = {value}" for name, value in given.items())
+        figure.suptitle(plain(f"Known in advance, not drawn: {told}"), fontsize=SMALL, color=SOFT, wrap=True)
+    return figure
+
+
+def _row_dim(table: xr.Dataset, names: list[str]) -> str:
+    dims = {table[name].dims for name in names}
+    if len(dims) != 1 or len(next(iter(dims))) != 1:
+        shown = ", ".join(f"{name} {table[name].dims}" for name in names)
+        raise ValueError(f"these are not results along one dimension: {shown}; select one, as with .isel(time=0)")
+    return str(next(iter(dims))[0])
+
+
+def _places(table: xr.Dataset, dim: str, stride: int) -> np.ndarray:
+    if dim in table.indexes and table[dim].dtype.kind in "iufM":
+        return np.asarray(table[dim].values)
+    return stride * np.arange(table.sizes[dim])
+
+
+def _draw_rows(ax: Axes, places: np.ndarray, table: xr.Dataset, truth: np.ndarray | None, name: str) -> None:
+    values = table[name].values.astype(np.float64)
+    interval = _interval(table, name)
+    few = values.size <= MANY_ROWS
+    if interval is not None:
+        width = 1.2 if few else 0.6
+        ax.vlines(places, interval.lower, interval.upper, color=_BAR, linewidth=width, label=interval.label)
+    _scale(ax, values if truth is None else np.concatenate([values, truth.astype(np.float64)]))
+    ax.plot(places, values, ".", color=DOT, markersize=5 if few else 2, label="estimated")
+    if truth is not None:
+        ax.plot(places, truth, "x", color="black", markersize=4 if few else 2, markeredgewidth=0.8, label="true")
+    flagged = _flagged(table, name)
+    if flagged.any():
+        share = f"flagged ({percent(float(flagged.mean()))})"
+        size, edge = (7, 1.0) if few else (4, 0.5)
+        rings = ax.plot(places[flagged], values[flagged], "o", mfc="none", mec=MARK, markersize=size, label=share)
+        rings[0].set_markeredgewidth(edge)
+
+
+def _scale(ax: Axes, values: np.ndarray) -> None:
+    """A logarithmic axis where the values ask for one, of which lower ends of intervals at or below zero run out."""
+    limits = robust_limits(values)
+    if spans_decades(values, limits):
+        ax.set_yscale("log", nonpositive="clip")
+        seen = values[np.isfinite(values)]
+        ax.set_ylim(seen.min() / _ROOM, seen.max() * _ROOM)
+
+
+def _interval(table: xr.Dataset, name: str) -> _Interval | None:
+    for lower in map(str, table.data_vars):
+        found = _LOWER.search(lower)
+        upper = lower.removesuffix("_lower") + "_upper"
+        if found and lower == f"{name}{found[0]}" and upper in table:
+            kind = "central" if found[1] == "ci" else "shortest"
+            return _Interval(table[lower].values, table[upper].values, f"{kind} {100 * float(f'0.{found[2]}'):g} %")
+    if f"{name}_q05" in table and f"{name}_q95" in table:
+        return _Interval(table[f"{name}_q05"].values, table[f"{name}_q95"].values, "central 90 %")
+    if f"{name}_std" in table:
+        centre, spread = table[name].values, table[f"{name}_std"].values
+        return _Interval(centre - spread, centre + spread, "± 1 std")
+    return None
+
+
+def _flagged(table: xr.Dataset, name: str) -> np.ndarray:
+    """Rows with a flag, those of a single value for the whole table included."""
+    if FLAG_VARIABLE not in table:
+        return np.zeros(table[name].size, dtype=bool)
+    return np.broadcast_to(flag_bits(table[FLAG_VARIABLE]).values != 0, table[name].shape)

@@ -1,0 +1,123 @@
+"""What the tail probability of spectra like the training set is, on spectra held out of the fit.
+
+A percentile of the training spectra themselves overfits: the noise of few samples a component has been fitted too. So a
+share is held out, theta goes on for a few iterations without it, and its tail probabilities are taken.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from .core import Array, one_blas_thread, row_hash
+from .em import Chunk, ChunkSource, DataMoments, Fixed, Settings, Stopping, problem_of, run_em
+from .model import GLLiMParameters, n_free_parameters, with_noise
+from .posterior import ForwardTerms, log_tail, posterior_blocks
+
+LEVEL = 0.01
+"""Share of spectra like the training set that are out of the domain by definition."""
+ROWS = 2000
+"""Spectra that are held out at most."""
+LEAST_HELD_OUT = 50
+"""Spectra that are held out at least."""
+ITERATIONS = 3
+NEGLIGIBLE_FIT = 0.002
+"""Free parameters per training number below which spectra are as far out whether they were fitted or not."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Spectra (m, D) held out, and their log tail probabilities (m, M) under M fits that have not seen them."""
+
+    spectra: Array
+    tails: Array
+
+    @property
+    def log_level(self) -> float:
+        """Log tail probability of the committee that a hundredth of the spectra fall below."""
+        return _level(self.tails)
+
+
+def held_out_tails(
+    source: ChunkSource, settings: Settings, thetas: Sequence[GLLiMParameters], moments: DataMoments
+) -> HeldOut | None:
+    """Hold out training spectra, and find how far out they are for the models that never saw them.
+
+    None where fewer than twice ``LEAST_HELD_OUT`` rows are there, or too few remain for a fit without them.
+    """
+    n_rows = moments.spectra.n_rows
+    if n_rows < 2 * LEAST_HELD_OUT:
+        return None
+    share = min(max(LEAST_HELD_OUT, min(ROWS, n_rows // 10)) / n_rows, 0.5)
+    theta = thetas[0]
+    free = n_free_parameters(theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints)
+    refit = free > NEGLIGIBLE_FIT * n_rows * theta.n_bands
+    held = source.where(partial(_chosen, share=share)).sample(2 * ROWS)
+    if not len(held):
+        return None
+    columns = []
+    for theta in thetas:
+        if refit:
+            try:
+                theta = _without(source, settings, moments, theta, share)
+            except ValueError:
+                return None
+        columns.append(_tails(theta, held.spectra))
+    return HeldOut(np.asarray(held.spectra), np.stack(columns, axis=1))
+
+
+def level_with_noise(thetas: Sequence[GLLiMParameters], spectra: Array, log_level: float, noise: Array) -> float:
+    """The level of spectra with noise beyond training's, of variance (), variances (D,) or covariance (D, D).
+
+    A misfit counts for less under more noise: the level is that of held-out ``spectra`` with a draw of the noise, and
+    as much lower, in proportion of logarithms, as theirs without noise is lower for fits that have not seen them.
+    """
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(spectra.shape)
+    if noise.ndim == 2:
+        values, vectors = np.linalg.eigh(noise)
+        noisy = spectra + (z * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    else:
+        noisy = spectra + z * np.sqrt(noise)
+    plain = _level(np.stack([_tails(theta, spectra) for theta in thetas], axis=1))
+    found = _level(np.stack([_tails(with_noise(theta, noise), noisy) for theta in thetas], axis=1))
+    return found * max(log_level / plain, 1.0)
+
+
+def _level(tails: Array) -> float:
+    together = logsumexp(tails, axis=1) - np.log(tails.shape[1])
+    return float(np.quantile(together, LEVEL))
+
+
+def _without(
+    source: ChunkSource, settings: Settings, moments: DataMoments, theta: GLLiMParameters, share: float
+) -> GLLiMParameters:
+    """A few iterations on from theta, on the rows not held out."""
+    rest = source.where(partial(_chosen, share=share, others=True))
+    problem = replace(problem_of(rest, settings, moments), stopping=Stopping(ITERATIONS, 0.0))
+    problem = replace(problem, constraints=replace(problem.constraints, sigma_blocks=theta.constraints.sigma_blocks))
+    with one_blas_thread():
+        fixed = Fixed.of(problem.scaling.inverse().to_user(theta))
+        return run_em(problem, theta, fixed, level=logging.DEBUG).parameters
+
+
+def _tails(theta: GLLiMParameters, spectra: Array) -> Array:
+    found = np.empty(len(spectra))
+    with one_blas_thread():
+        for block in posterior_blocks(ForwardTerms.of(theta), spectra):
+            found[block.rows] = log_tail(block.posterior.weights, block.posterior.distances(), block.n_valid)
+    return found
+
+
+def _chosen(chunk: Chunk, share: float, others: bool = False) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Rows to hold out, by a hash of their values: the same in any order and chunks, copies together."""
+    first = np.asarray(chunk.spectra[:, :: max(1, chunk.spectra.shape[1] // 8)], dtype=np.float64)
+    state = row_hash(np.concatenate([chunk.parameters, first], axis=1))
+    found = state < np.uint64(share * 2.0**64)
+    return ~found if others else found

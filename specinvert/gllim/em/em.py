@@ -1,0 +1,208 @@
+"""Hybrid GLLiM-EM: E-steps and M-steps over something that sums statistics over chunks.
+
+The steps are those of section "The General Hybrid GLLiM-EM Algorithm", or of one of its variants
+(:mod:`.variants`). Where there are latents, one marginal M-step (Appendix B) and an E-step come first, unless the
+components tell the latents of shared maps apart; else EM starts straight from the responsibilities. Each
+iteration is an M-step, then an E-step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from ..model import STRUCTURES, Constraints, GLLiMParameters, Scaling, bic, n_free_parameters
+from .chunks import ChunkSource
+from .initialize import Start
+from .marginal import marginal_maximization, start_statistics
+from .maximization import Fixed, Floor, Kept, maximization
+from .statistics import ConditionalTerms, SufficientStatistics, expectation
+from .variants import SWEEPS, latent_cycle, marginal_step, regression_cycle
+
+logger = logging.getLogger(__name__)
+
+ALGORITHMS = ("general", "marginal", "ecm", "aecm")
+MARGINAL = ("marginal", "ecm")
+"""Algorithms whose E-step integrates the latents out."""
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When EM stops: after ``max_iter`` iterations, or when one gains less than ``tol`` nats a unit of weight."""
+
+    max_iter: int = 100
+    tol: float = 1e-4
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model, in the user's units.
+
+    ``log_likelihoods[i]`` is the observed log-likelihood after iteration i; ``n_removed`` counts the components
+    that degenerated, ``removed_at`` the iterations that removed some (-1: the start).
+    """
+
+    parameters: GLLiMParameters
+    log_likelihoods: list[float]
+    converged: bool
+    total_weight: float
+    n_removed: int = 0
+    removed_at: list[int] = field(default_factory=list)
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations done."""
+        return len(self.log_likelihoods)
+
+    @property
+    def n_free(self) -> int:
+        """Free parameters of the model."""
+        theta = self.parameters
+        return n_free_parameters(
+            theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints
+        )
+
+    @property
+    def bic(self) -> float:
+        """Bayesian information criterion on the training data."""
+        return bic(self.log_likelihoods[-1], self.n_free, self.total_weight)
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run of EM is after an iteration: all that is needed to go on to the same bits.
+
+    ``theta`` is in the scaled units of the run; ``n_asked`` the number of components at its start.
+    """
+
+    theta: GLLiMParameters
+    log_likelihoods: list[float]
+    removed_at: list[int]
+    n_asked: int
+    converged: bool = False
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The training data with all that stays the same during EM."""
+
+    source: ChunkSource
+    scaling: Scaling
+    constraints: Constraints
+    floor: Floor
+    stopping: Stopping
+    algorithm: str = "general"
+
+    @property
+    def log_volume(self) -> float:
+        """What a sample's log-density in scaled units is more than in the user's."""
+        flat = self.constraints.gamma == "flat"
+        return self.scaling.spectral_log_volume if flat else self.scaling.log_volume
+
+    def expectation(self, theta: GLLiMParameters) -> SufficientStatistics:
+        """E-step over all chunks; the marginal variants need no latents, but all second moments of the spectra."""
+        marginal = self.algorithm in MARGINAL and theta.n_latent > 0
+        structure = STRUCTURES["full"] if marginal else self.constraints.structure
+        terms = ConditionalTerms.of(theta)
+        return self.source.sum(partial(expectation, terms, structure, self.scaling, latents=not marginal))
+
+    def maximization(
+        self, sums: SufficientStatistics, theta: GLLiMParameters | None, fixed: Fixed
+    ) -> tuple[GLLiMParameters, Kept]:
+        """The M-step, and the components kept; ``theta`` is what ``sums`` came from, if anything."""
+        if theta is None or fixed.dimension == 0 or self.algorithm == "general":
+            return maximization(sums, fixed, self.constraints, self.floor)
+        if self.algorithm in MARGINAL:
+            sweeps = SWEEPS if self.algorithm == "marginal" else 1
+            return marginal_step(sums, theta, fixed, self.constraints, self.floor, sweeps)
+        theta, kept = regression_cycle(sums, theta, fixed, self.constraints, self.floor)
+        sums = self.expectation(theta)
+        theta, still = latent_cycle(sums, theta, fixed.keep(kept), self.constraints, self.floor)
+        kept[np.flatnonzero(kept)[~still]] = False
+        return theta, kept
+
+    def start(
+        self, start: Start | GLLiMParameters, fixed: Fixed
+    ) -> tuple[SufficientStatistics, GLLiMParameters | None, Fixed]:
+        """Statistics for the first M-step, the theta of their E-step, and what is fixed of its components.
+
+        ``start`` gives responsibilities, or is a theta in the user's units (a warm start). There is no theta where
+        statistics come straight from responsibilities.
+        """
+        if isinstance(start, GLLiMParameters):
+            theta = self.scaling.inverse().to_user(start)
+            return self.expectation(theta), theta, fixed
+        told_apart = self.constraints.tied_maps and np.ptp(fixed.mean, axis=0).any()
+        if fixed.dimension and not told_apart:
+            theta, kept = marginal_maximization(self.source, self.scaling, start, fixed, self.constraints, self.floor)
+            return self.expectation(theta), theta, fixed.keep(kept)
+        row_numbers = len(fixed.mean) * (len(self.floor.parameters) + fixed.dimension + 1)
+        step = partial(start_statistics, start, self.constraints.structure, fixed)
+        return self.source.sum(step, self.scaling, row_numbers), None, fixed
+
+
+def run_em(
+    problem: Problem,
+    start: Start | GLLiMParameters,
+    fixed: Fixed,
+    progress: Progress | None = None,
+    state: State | None = None,
+    keep: Callable[[State], None] | None = None,
+    level: int = logging.WARNING,
+) -> Fit:
+    """Fit theta from a start, or go on from a state.
+
+    ``progress(iteration, log_likelihood)`` and ``keep(state)`` are called after each iteration; components that are
+    removed are logged at ``level``.
+
+    Raises ValueError when all components degenerate.
+    """
+    n_asked, converged = len(fixed.mean), False
+    log_likelihoods: list[float] = []
+    removed_at: list[int] = []
+    theta: GLLiMParameters | None
+    if state is None:
+        sums, theta, fixed = problem.start(start, fixed)
+        if len(sums.r) < n_asked:
+            removed_at.append(-1)
+            logger.log(level, "start: %d of %d components degenerated and were removed", n_asked - len(sums.r), n_asked)
+    else:
+        theta, log_likelihoods, removed_at = state.theta, list(state.log_likelihoods), list(state.removed_at)
+        n_asked, converged, fixed = state.n_asked, state.converged, Fixed.of(theta)
+        sums = problem.expectation(theta)
+    while not converged and len(log_likelihoods) < problem.stopping.max_iter:
+        iteration = len(log_likelihoods)
+        theta, kept = problem.maximization(sums, theta, fixed)
+        fixed = fixed.keep(kept)
+        if not kept.all():
+            removed_at.append(iteration)
+            lost = np.count_nonzero(~kept)
+            message = "iteration %d: %d of %d components degenerated and were removed"
+            logger.log(level, message, iteration, lost, len(kept))
+        sums = problem.expectation(theta)
+        if not np.isfinite(sums.log_likelihood):
+            raise ValueError(
+                f"the log-likelihood is {sums.log_likelihood} after iteration {iteration}: training spectra or "
+                "parameters are too extreme for float64; rescale them or use standardize=True"
+            )
+        log_likelihoods.append(sums.log_likelihood - sums.total * problem.log_volume)
+        if iteration > 0 and kept.all() and problem.stopping.tol > 0:
+            converged = log_likelihoods[-1] - log_likelihoods[-2] < problem.stopping.tol * sums.total
+        if progress is not None:
+            progress(iteration, log_likelihoods[-1])
+        if keep is not None:
+            keep(State(theta, list(log_likelihoods), list(removed_at), n_asked, converged))
+    assert theta is not None
+    return Fit(
+        parameters=problem.scaling.to_user(theta),
+        log_likelihoods=log_likelihoods,
+        converged=converged,
+        total_weight=sums.total,
+        n_removed=n_asked - theta.n_components,
+        removed_at=removed_at,
+    )

@@ -1,0 +1,424 @@
+"""From settings and training data to the best fit: checks, scaling, starts, n_init and the choice of L_w by BIC.
+
+A committee: several fits of one training set from starts of their own, whose posteriors are averaged."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import numbers
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from ..core import Array, one_blas_thread
+from ..model import AUTO, Constraints, GLLiMParameters, Scaling
+from .chunks import ChunkSource, DataMoments, moments_of
+from .em import ALGORITHMS, Fit, Problem, State, Stopping, run_em
+from .fixing import check_names, find_blocks, fixed_parts
+from .initialize import STARTS, GivenResponsibilities, PrincipalGrid, Start, find_start
+from .maximization import Fixed, Floor
+
+logger = logging.getLogger(__name__)
+
+FitProgress = Callable[[str, int, float], None]
+
+SAMPLES_PER_COLUMN = 3
+"""Samples that a component needs, for each column of its affine map, to leave a noise to estimate."""
+
+
+class Checkpoint(Protocol):
+    """Keeps the states of EM runs, so that training can go on after a stop to the same bits."""
+
+    def begin(self, fingerprint: str) -> None:
+        """Take up the states of the same training; raises ValueError where those kept are of another."""
+
+    def load(self, label: str) -> State | None:
+        """The last state kept of a run."""
+
+    def keep(self, label: str, state: State, last: bool) -> None:
+        """Keep the state of a run; ``last`` where the run ends with it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a fit, checked; the meanings are those of :class:`specinvert.GLLiMInverter`."""
+
+    n_components: int = 50
+    n_latent: int | str = 0
+    max_latent: int | Sequence[int] = 10
+    constraints: Constraints = field(default_factory=Constraints)
+    standardize: bool = True
+    init: str | GLLiMParameters | PrincipalGrid = "kmeans"
+    n_init: int = 1
+    max_iter: int = 100
+    tol: float = 1e-4
+    reg_covar: float = 1e-10
+    random_state: Any = None
+    latent_mean: Array | None = None
+    latent_covariance: Array | None = None
+    fixed: Mapping[str, Any] | None = None
+    algorithm: str = "general"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "constraints", replace(self.constraints, fixed=check_names(self.fixed)))
+        for name, least in (("n_components", 1), ("n_init", 1), ("max_iter", 1)):
+            _check_integer(name, getattr(self, name), least)
+        if not isinstance(self.standardize, bool | np.bool_):
+            raise ValueError(f"standardize={self.standardize!r} must be True or False")
+        for name in ("tol", "reg_covar"):
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
+                raise ValueError(f"{name}={value!r} must be a number, zero or more")
+        if isinstance(self.n_latent, str):
+            if self.n_latent != "bic":
+                raise ValueError(f"n_latent={self.n_latent!r} must be an integer or 'bic'")
+        else:
+            _check_integer("n_latent", self.n_latent, 0)
+        _check_max_latent(self.max_latent)
+        named = isinstance(self.init, str) and self.init in STARTS
+        if not named and not isinstance(self.init, GLLiMParameters | PrincipalGrid):
+            raise ValueError(f"init={self.init!r} is not one of {', '.join(map(repr, STARTS))} or a GLLiMParameters")
+        if not isinstance(self.algorithm, str) or self.algorithm not in ALGORITHMS:
+            raise ValueError(f"algorithm={self.algorithm!r} is not one of {', '.join(map(repr, ALGORITHMS))}")
+        if self.algorithm != "general" and (self.constraints.tied_maps or not self.constraints.intercept):
+            raise ValueError(
+                f"algorithm={self.algorithm!r} takes the latents out of the regression, which tied_maps=True or "
+                "intercept=False do not allow: use algorithm='general'"
+            )
+        _check_seed(self.random_state)
+
+    def latent_dimensions(self, n_bands: int) -> list[int]:
+        """The L_w to try; raises where one cannot be fitted to ``n_bands`` bands."""
+        if self.n_latent != "bic":
+            wanted = [int(self.n_latent)]
+            if wanted[0] >= n_bands and not self.constraints.tied_maps:
+                raise ValueError(
+                    f"n_latent={wanted[0]} is not below the {n_bands} bands: the noise would be unconstrained; "
+                    "use sigma='full' with n_latent=0"
+                )
+            return wanted
+        if isinstance(self.max_latent, numbers.Integral):
+            return list(range(min(int(self.max_latent), n_bands - 1) + 1))
+        assert isinstance(self.max_latent, Collection)
+        wanted = sorted({int(value) for value in self.max_latent})
+        if wanted[-1] >= n_bands:
+            raise ValueError(
+                f"max_latent={list(self.max_latent)!r} must hold integers from 0 to {n_bands - 1}, one below the bands"
+            )
+        return wanted
+
+
+@dataclass(frozen=True)
+class Training:
+    """What training gave: the chosen fit, the BIC of each L_w tried, and the moments of the data."""
+
+    fit: Fit
+    bics: dict[int, float]
+    moments: DataMoments
+
+
+def train(
+    source: ChunkSource,
+    settings: Settings,
+    n_responsibilities: int | None = None,
+    band_names: Callable[[int], str] = "band {}".format,
+    parameter_names: Callable[[int], str] = "parameter {}".format,
+    progress: FitProgress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Training:
+    """Train on the chunks of a source.
+
+    Parameters
+    ----------
+    source : training data, free of NaN.
+    settings : what to fit.
+    n_responsibilities : K, where the chunks carry responsibilities to start from.
+    band_names, parameter_names : name a column in error messages.
+    progress : called after each EM iteration with the name of the run, the iteration and the log-likelihood.
+    checkpoint : keeps the states of the runs, and gives those of an earlier, stopped training.
+
+    Raises
+    ------
+    ValueError : constant bands or parameters, fewer samples than components, a start that does not fit the data,
+        or all components degenerate.
+    """
+    check_progress(progress)
+    with one_blas_thread():
+        moments = source.sum(moments_of)
+        check_data(moments, settings, n_responsibilities, band_names, parameter_names)
+        n_bands = len(moments.spectra.mean)
+        dimensions = settings.latent_dimensions(n_bands)
+        settings.constraints.check_bands(n_bands)
+        problem = problem_of(source, settings, moments)
+        starts = _starts(problem, settings, moments, n_responsibilities)
+        if checkpoint is not None:
+            checkpoint.begin(_fingerprint(settings, moments))
+        fits: dict[int, Fit] = {}
+        for n_latent in dimensions:
+            runs = []
+            for number, start in enumerate(starts):
+                label = f"L_w = {n_latent}" + (f", start {number + 1}" if len(starts) > 1 else "")
+                fixed = _fixed(settings, problem, start, n_latent, n_responsibilities)
+                report = None if progress is None else partial(progress, label)
+                own = _grouped(problem, starts[0], fixed)
+                if checkpoint is None:
+                    runs.append(run_em(own, start, fixed, report))
+                else:
+                    keep = partial(_keep, checkpoint, label, settings.max_iter)
+                    runs.append(run_em(own, start, fixed, report, checkpoint.load(label), keep))
+            fits[n_latent] = max(runs, key=lambda fit: fit.log_likelihoods[-1])
+    chosen = min(fits.values(), key=lambda fit: fit.bic)
+    if settings.tol > 0 and not chosen.converged:
+        warnings.warn(
+            f"EM did not converge in max_iter={settings.max_iter} iterations: raise max_iter, or raise "
+            f"tol={settings.tol:g} (nats a sample) if the likelihood has levelled off",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    _tell_few_samples(chosen)
+    return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
+
+
+def _tell_few_samples(fit: Fit) -> None:
+    """Log that components have too few samples for what they hold; uncertainties are too small then.
+
+    A full covariance of fewer samples than it has directions is singular but for ``reg_covar``, and an affine map
+    through hardly more samples than it has columns leaves nothing over.
+    """
+    theta = fit.parameters
+    counts, columns = theta.pi * fit.total_weight, theta.A.shape[2] + 1
+    full = theta.constraints.sigma == "full" and not theta.constraints.tied_sigma
+    wanted = theta.n_bands + columns if full else SAMPLES_PER_COLUMN * columns
+    few = int((counts < wanted).sum())
+    if (full and few) or counts.mean() < wanted:
+        what = f"a full covariance of {theta.n_bands} bands" if full else f"an affine map of {columns} columns"
+        logger.warning(
+            "%d of %d components have fewer samples than the %d that %s wants (least %.0f): uncertainties will be too "
+            "small; use fewer components or more samples%s",
+            *(few, len(counts), wanted, what, counts.min(), ", tied_sigma=True or sigma='diag'" if full else ""),
+        )
+
+
+def _grouped(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> Problem:
+    """The problem with the groups of bands found where they are asked for."""
+    if problem.constraints.sigma_blocks != AUTO:
+        return problem
+    return replace(problem, constraints=replace(problem.constraints, sigma_blocks=find_blocks(problem, start, fixed)))
+
+
+def _keep(checkpoint: Checkpoint, label: str, max_iter: int, state: State) -> None:
+    checkpoint.keep(label, state, state.converged or len(state.log_likelihoods) == max_iter)
+
+
+def _fingerprint(settings: Settings, moments: DataMoments) -> str:
+    """Tells one training from another: the settings and what the first pass found in the data."""
+    digest = hashlib.sha256(repr(settings).encode())
+    for part in (moments.spectra, moments.parameters):
+        for values in (part.mean, part.squared, part.low, part.high):
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def _check_integer(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name}={value!r} must be an integer, {least} or more")
+
+
+def _check_max_latent(value: Any) -> None:
+    if isinstance(value, numbers.Integral):
+        return _check_integer("max_latent", value, 0)
+    if isinstance(value, str) or not isinstance(value, Collection) or not len(value):
+        raise ValueError(f"max_latent={value!r} must be an integer or a sequence of them")
+    for one in value:
+        _check_integer("max_latent", one, 0)
+    return None
+
+
+def _check_seed(value: Any) -> None:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        check_random_state(value)
+    except ValueError:
+        raise ValueError(
+            f"random_state={value!r} must be an integer from 0 to {2**32 - 1}, a numpy RandomState or None"
+        ) from None
+
+
+def check_progress(progress: Any) -> None:
+    """TypeError where it is neither None nor a function."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress={progress!r} must be a function of a label, the iteration and the log-likelihood")
+
+
+def check_data(
+    moments: DataMoments,
+    settings: Settings,
+    n_responsibilities: int | None,
+    band_names: Callable[[int], str],
+    parameter_names: Callable[[int], str],
+) -> None:
+    """ValueError for constant bands or parameters, fewer samples than components, or a start that does not fit."""
+    n_components = n_responsibilities or settings.n_components
+    if isinstance(settings.init, GLLiMParameters) and n_responsibilities is None:
+        n_components = settings.init.n_components
+    if moments.spectra.n_rows < n_components:
+        raise ValueError(
+            f"{moments.spectra.n_rows} sample{'s' if moments.spectra.n_rows != 1 else ''} cannot train "
+            f"n_components={n_components} components: give more samples or fewer components"
+        )
+    if not moments.spectra.weight > 0:
+        raise ValueError("the sample weights sum to zero: at least one must be positive")
+    for columns, names, what in (
+        (moments.spectra, band_names, "band"),
+        (moments.parameters, parameter_names, "parameter"),
+    ):
+        constant = np.flatnonzero(~(columns.high > columns.low))
+        if len(constant):
+            shown = ", ".join(f"{names(int(i))} (always {columns.low[i]:g})" for i in constant[:5])
+            more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
+            raise ValueError(f"constant {what} in training: {shown}{more}; leave it out")
+
+
+def problem_of(source: ChunkSource, settings: Settings, moments: DataMoments) -> Problem:
+    """What stays the same during EM on a source, scaled and floored by the moments of the data."""
+    scaling = Scaling.from_moments(
+        moments.spectra,
+        moments.parameters,
+        settings.constraints.sigma,
+        settings.standardize,
+        settings.constraints.intercept,
+    )
+    floor = Floor(
+        settings.reg_covar,
+        moments.spectra.variance / scaling.spectra_scale**2,
+        moments.parameters.variance / scaling.parameters_scale**2,
+    )
+    stopping = Stopping(settings.max_iter, settings.tol)
+    return Problem(source, scaling, settings.constraints, floor, stopping, settings.algorithm)
+
+
+def _starts(
+    problem: Problem, settings: Settings, moments: DataMoments, n_responsibilities: int | None
+) -> Sequence[Start | GLLiMParameters]:
+    if n_responsibilities is not None:
+        return [GivenResponsibilities()]
+    if isinstance(settings.init, GLLiMParameters):
+        _check_warm_start(settings, moments)
+        return [settings.init]
+    if isinstance(settings.init, PrincipalGrid):
+        if len(settings.init.nodes) != settings.n_components:
+            raise ValueError(
+                f"the grid of init has {len(settings.init.nodes)} nodes, n_components={settings.n_components}"
+            )
+        return [settings.init.start(problem.source, problem.scaling)]
+    random = check_random_state(settings.random_state)
+    return [
+        find_start(
+            settings.init,
+            settings.n_components,
+            problem.source,
+            problem.scaling,
+            (problem.floor.parameters, problem.floor.spectra),
+            int(random.randint(np.iinfo(np.int32).max)),
+        )
+        for _ in range(settings.n_init)
+    ]
+
+
+def _check_warm_start(settings: Settings, moments: DataMoments) -> None:
+    theta = settings.init
+    assert isinstance(theta, GLLiMParameters)
+    sizes = (theta.n_bands, theta.n_parameters)
+    expected = (len(moments.spectra.mean), len(moments.parameters.mean))
+    if sizes != expected:
+        raise ValueError(
+            f"the init model has {sizes[0]} bands and {sizes[1]} parameters, the training set {expected[0]} and "
+            f"{expected[1]}"
+        )
+    if settings.n_latent != theta.n_latent:
+        raise ValueError(
+            f"the init model has {theta.n_latent} latent dimensions, n_latent={settings.n_latent!r} asks for others"
+        )
+
+
+def _fixed(
+    settings: Settings,
+    problem: Problem,
+    start: Start | GLLiMParameters,
+    n_latent: int,
+    n_responsibilities: int | None,
+) -> Fixed:
+    """What the settings, or the theta of a warm start, say that is not estimated, in scaled units."""
+    given = partial(fixed_parts, settings.fixed, settings.constraints, problem.scaling)
+    if isinstance(start, GLLiMParameters):
+        n_t = start.n_parameters
+        return Fixed(start.c[:, n_t:], start.Gamma[:, n_t:, n_t:], given(start.n_components))
+    n_components = n_responsibilities or settings.n_components
+    parts = given(n_components)
+    standard = Fixed.standard(n_components, n_latent)
+    mean = _moment("latent_mean", settings.latent_mean, standard.mean)
+    covariance = _moment("latent_covariance", settings.latent_covariance, standard.covariance)
+    off = np.abs(covariance - covariance.transpose(0, 2, 1)).max(initial=0.0)
+    least = np.linalg.eigvalsh(covariance).min(initial=np.inf)
+    if off > 1e-9 * np.abs(covariance).max(initial=0.0) or not least > 0:
+        raise ValueError(
+            f"latent_covariance must be symmetric and positive definite, it is off by {off:g} and has an eigenvalue "
+            f"of {least:g}"
+        )
+    return Fixed(mean, covariance, parts)
+
+
+def _moment(name: str, given: Any, standard: Array) -> Array:
+    """A fixed moment of the latents as it is given, broadcast to one a component; the standard one where it is not."""
+    if given is None:
+        return standard
+    try:
+        found = np.broadcast_to(np.asarray(given, dtype=np.float64), standard.shape)
+    except (TypeError, ValueError):
+        shown = " ".join(repr(given).split())[:60]
+        raise ValueError(f"{name}={shown} must be numbers that broadcast to {standard.shape}") from None
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} holds NaN or infinite values")
+    return found
+
+
+ALTERNATING = ("kmeans", "kmeans-joint")
+"""Starts that members take in turn where the first of them is asked for."""
+
+
+def member_settings(settings: Settings, n_members: int) -> list[Settings]:
+    """Settings of each member: distinct seeds, k-means on the parameters and on the joint vector in turn.
+
+    Raises ValueError where all members would be the same fit.
+    """
+    if n_members == 1:
+        return [settings]
+    if not isinstance(settings.init, str):
+        raise ValueError(f"n_ensemble={n_members} members need starts of their own: init must be a name, not a model")
+    random = check_random_state(settings.random_state)
+    starts = ALTERNATING if settings.init == ALTERNATING[0] else (settings.init,)
+    return [
+        replace(settings, init=starts[m % len(starts)], random_state=int(random.randint(np.iinfo(np.int32).max)))
+        for m in range(n_members)
+    ]
+
+
+def train_members(
+    settings: Sequence[Settings],
+    fit: Callable[[Settings, int], Training],
+    together: Callable[[Sequence[Callable[[], Training]]], Sequence[Training]],
+) -> list[Training]:
+    """Fit all members; the first chooses L_w, and groups of bands, for all; the others run ``together``."""
+    first = fit(settings[0], 0)
+    theta = first.fit.parameters
+    chosen: dict[str, Any] = {"n_latent": theta.n_latent, "constraints": theta.constraints}
+    rest = [(replace(own, **chosen), m) for m, own in enumerate(settings) if m > 0]
+    return [first, *together([lambda own=own, m=m: fit(own, m) for own, m in rest])]  # type: ignore[misc]

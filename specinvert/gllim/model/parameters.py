@@ -1,0 +1,195 @@
+"""The model: parameters theta, their constraints, and the conversions that keep the density unchanged.
+
+Equations of the paper: theta-def, SOLVA_decomp, GLLiMtoGLLimStar (forward parameters theta*), and Appendix A
+(GLMtoJGMM, JGMMtoGLM).
+
+Observation noise beyond what training had, added to Sigma."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Array
+from .constraints import Constraints as Constraints
+from .covariance import Block, Structure
+
+
+@dataclass(frozen=True)
+class GLLiMParameters:
+    """The inverse regression theta = {pi, c, Gamma, A, b, Sigma} of K components.
+
+    Attributes
+    ----------
+    pi : (K,) weights, summing to one.
+    c : (K, L) means of x = [t; w], parameters first, latents last.
+    Gamma : (K, L, L) covariances of x, zero between t and w (eq. SOLVA_decomp).
+    A : (K, D, L) and b : (K, D), the affine maps from x to spectra.
+    Sigma : noise covariances in compact form, (K,), (K, D), (K, D, D) or, of blocks, (K, P) as ``constraints.sigma``
+        says; :meth:`sigma_dense` gives (K, D, D).
+    n_latent : L_w, the number of trailing entries of x that are latent.
+    constraints : the structure that the parameters obey.
+
+    Examples
+    --------
+    >>> pi, c, Gamma = np.ones(1), np.zeros((1, 2)), np.eye(2)[None]
+    >>> theta = GLLiMParameters(pi, c, Gamma, A=np.ones((1, 3, 2)), b=np.zeros((1, 3)), Sigma=0.5 * pi, n_latent=1)
+    >>> theta.n_components, theta.n_bands, theta.n_parameters, theta.sigma_dense().shape
+    (1, 3, 1, (1, 3, 3))
+    """
+
+    pi: Array
+    c: Array
+    Gamma: Array
+    A: Array
+    b: Array
+    Sigma: Array
+    n_latent: int = 0
+    constraints: Constraints = field(default_factory=Constraints)
+
+    def __post_init__(self) -> None:
+        n_components, n_bands, dimension = self.A.shape
+        self.constraints.check_bands(n_bands)
+        expected = {
+            "pi": (n_components,),
+            "c": (n_components, dimension),
+            "Gamma": (n_components, dimension, dimension),
+            "b": (n_components, n_bands),
+            "Sigma": self.structure.moment_shape(n_components, n_bands),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(
+                    f"{name} has shape {getattr(self, name).shape}; A of shape {self.A.shape} with "
+                    f"sigma={self.constraints.sigma!r} needs {shape}"
+                )
+        if not 0 <= self.n_latent <= dimension:
+            raise ValueError(f"n_latent={self.n_latent} does not fit the {dimension} columns of A")
+
+    @property
+    def structure(self) -> Structure:
+        """The covariance structure of Sigma."""
+        return self.constraints.structure
+
+    @property
+    def n_components(self) -> int:
+        """K."""
+        return self.A.shape[0]
+
+    @property
+    def n_bands(self) -> int:
+        """D."""
+        return self.A.shape[1]
+
+    @property
+    def n_parameters(self) -> int:
+        """L_t."""
+        return self.A.shape[2] - self.n_latent
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays by name, as they are: what a file, a token or a hash of the model has to hold."""
+        return {name: getattr(self, name) for name in ("pi", "c", "Gamma", "A", "b", "Sigma")}
+
+    def centres(self) -> Array:
+        """Mean spectrum of each component (K, D): c* of eq. GLLiMtoGLLimStar."""
+        return np.asarray(np.einsum("kdl,kl->kd", self.A, self.c) + self.b)
+
+    def sigma_dense(self) -> Array:
+        """Sigma as dense covariances (K, D, D)."""
+        return self.structure.dense(self.Sigma, self.n_bands)
+
+    def select_bands(self, bands: NDArray[np.intp]) -> GLLiMParameters:
+        """Theta of the marginal density of some bands: those rows of A, b and Sigma."""
+        return replace(
+            self,
+            A=self.A[:, bands],
+            b=self.b[:, bands],
+            Sigma=self.structure.select(self.Sigma, bands),
+            constraints=self.constraints.of_bands(bands),
+        )
+
+    def keep(self, kept: NDArray[np.bool_]) -> GLLiMParameters:
+        """Theta of some components, their weights made to sum to one."""
+        arrays = {name: array[kept] for name, array in self.arrays().items()}
+        return replace(self, **{**arrays, "pi": arrays["pi"] / arrays["pi"].sum()})
+
+    def with_full_noise(self) -> GLLiMParameters:
+        """The same theta, Sigma held as (K, D, D)."""
+        constraints = replace(self.constraints, sigma="full", sigma_blocks=None)
+        return replace(self, Sigma=self.sigma_dense(), constraints=constraints)
+
+    def forward(self) -> GLLiMParameters:
+        """The forward parameters theta* (eq. GLLiMtoGLLimStar), spectra as regressor: D x D, so for small D.
+
+        In the result ``c`` is c* (K, D), ``Gamma`` is Gamma* (K, D, D), ``A`` is A* (K, L, D), ``b`` is b* (K, L),
+        ``Sigma`` is Sigma* (K, L, L). Prediction does not need it: see :mod:`specinvert.gllim.posterior.posterior`.
+        """
+        solved = self.structure.solve(self.Sigma, self.A)
+        covariance = np.linalg.inv(np.linalg.inv(self.Gamma) + self.A.transpose(0, 2, 1) @ solved)
+        maps = covariance @ solved.transpose(0, 2, 1)
+        prior = np.linalg.solve(self.Gamma, self.c[:, :, None])[:, :, 0]
+        offset = prior - np.einsum("kdl,kd->kl", solved, self.b)
+        return GLLiMParameters(
+            pi=self.pi,
+            c=self.centres(),
+            Gamma=self.sigma_dense() + self.A @ self.Gamma @ self.A.transpose(0, 2, 1),
+            A=maps,
+            b=np.einsum("klm,km->kl", covariance, offset),
+            Sigma=covariance,
+            constraints=Constraints(sigma="full"),
+        )
+
+    def to_joint_gmm(self) -> tuple[Array, Array, Array]:
+        """The equivalent Gaussian mixture on [x; y] (eq. JGMMtoGLM).
+
+        Returns weights (K,), means (K, L + D) and covariances (K, L + D, L + D).
+        """
+        cross = self.A @ self.Gamma
+        means = np.concatenate([self.c, self.centres()], axis=1)
+        spectral = self.sigma_dense() + cross @ self.A.transpose(0, 2, 1)
+        covariances = np.block([[self.Gamma, cross.transpose(0, 2, 1)], [cross, spectral]])
+        return self.pi, means, covariances
+
+    @classmethod
+    def from_joint_gmm(cls, weights: Array, means: Array, covariances: Array, n_parameters: int) -> GLLiMParameters:
+        """The equivalent theta of a Gaussian mixture on [x; y] (eq. GLMtoJGMM), all of x observed.
+
+        ``weights`` (K,), ``means`` (K, L + D), ``covariances`` (K, L + D, L + D), ``n_parameters`` = L.
+        """
+        x, y = slice(None, n_parameters), slice(n_parameters, None)
+        cross = covariances[:, x, y]
+        maps = np.linalg.solve(covariances[:, x, x], cross).transpose(0, 2, 1)
+        return cls(
+            pi=np.asarray(weights),
+            c=means[:, x],
+            Gamma=covariances[:, x, x],
+            A=maps,
+            b=means[:, y] - np.einsum("kdl,kl->kd", maps, means[:, x]),
+            Sigma=np.asarray(covariances[:, y, y] - maps @ cross),
+            constraints=Constraints(sigma="full"),
+        )
+
+
+def with_noise(theta: GLLiMParameters, noise: Array) -> GLLiMParameters:
+    """Theta of spectra with independent noise of covariance ``noise``: a variance (), variances (D,) or (D, D).
+
+    The structure of Sigma is the least that holds the sum: iso stays iso under one variance for all bands, becomes
+    diag under a variance a band, blocks stay blocks, and anything becomes full under a covariance.
+    """
+    noise = np.asarray(noise, dtype=np.float64)
+    name = theta.constraints.sigma
+    if noise.ndim == 2 or name == "full":
+        dense = noise if noise.ndim == 2 else noise * np.eye(theta.n_bands)
+        full = theta.with_full_noise()
+        return replace(full, Sigma=full.Sigma + dense)
+    if name == "iso" and noise.ndim == 0:
+        return replace(theta, Sigma=theta.Sigma + noise)
+    if isinstance(theta.structure, Block):
+        structure = theta.structure
+        own = np.where(structure.row == structure.column, np.broadcast_to(noise, theta.n_bands)[structure.row], 0.0)
+        return replace(theta, Sigma=theta.Sigma + own)
+    compact = theta.Sigma[:, None] if name == "iso" else theta.Sigma
+    sigma = np.broadcast_to(compact + noise, (theta.n_components, theta.n_bands)).copy()
+    return replace(theta, Sigma=sigma, constraints=replace(theta.constraints, sigma="diag"))

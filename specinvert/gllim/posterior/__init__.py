@@ -1,0 +1,26 @@
+"""From theta to theta*, and from spectra to their posterior mixture: eq. FORWARD and what is asked of it."""
+
+from .committee import Estimate, estimates
+from .forward import ForwardTerms, inverse_regression
+from .posterior import BLOCK_ROWS, Given, Posterior, Rows, count_posterior_modes, posterior_blocks
+from .rowwise import RowPosterior, residual_rows, rms_rows
+from .tail import beyond, distance_at, log_tail
+
+__all__ = [
+    "BLOCK_ROWS",
+    "Estimate",
+    "ForwardTerms",
+    "Given",
+    "Posterior",
+    "RowPosterior",
+    "Rows",
+    "beyond",
+    "count_posterior_modes",
+    "distance_at",
+    "estimates",
+    "inverse_regression",
+    "log_tail",
+    "posterior_blocks",
+    "residual_rows",
+    "rms_rows",
+]

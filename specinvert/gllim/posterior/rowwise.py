@@ -1,0 +1,385 @@
+"""The compiled loops over the posterior mixtures of a block's rows, of the components that have weight.
+
+The posterior of spectra that each have noise or missing bands of their own: small systems for every row.
+
+Equation JGMM_inverse_map row by row. With P_n the inverse of Sigma_k plus a row's own noise on its valid bands,
+residual r = y - b_k - A_k c_k and C C' = Gamma_k: x has posterior mean c_k + C u, u = H^-1 C' A' P r, and covariance
+C H^-1 C', H = I + C' A' P A C; the squared distance is (r - A C u)' P (r - A C u) + u'u. No square is expanded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core import LOG_2PI, Array, compiled, inlined, normalize_rows, solve, summing
+from ..mixtures import Mixture
+from ..model import Bands, Correlated, GLLiMParameters
+from .forward import Prior, log_sum
+
+
+@inlined
+def component_mean(n: int, k: int, i: int, latent: Array, x: Array, root: Array, prior_mean: Array) -> float:
+    """Dimension i of the mean of row n's component k: prior_mean[k] x[n] + root_k latent[n, :, k].
+
+    It is A*_k y_n + b*_k of eq. JGMM_inverse_map, where no parameter is known.
+    ``root`` (K, r, r) is lower triangular, ``latent`` (n, r or more, K), ``x`` (n, q), ``prior_mean`` (K, r, q).
+    """
+    value = 0.0
+    for q in range(x.shape[1]):
+        value += prior_mean[k, i, q] * x[n, q]
+    for j in range(i + 1):
+        value += root[k, i, j] * latent[n, j, k]
+    return value
+
+
+@compiled
+def mixture_moments(
+    weights: Array,
+    latent: Array,
+    x: Array,
+    root: Array,
+    prior_mean: Array,
+    within: Array,
+    mean: Array,
+    spread: Array,
+) -> None:
+    """Mean (n, m) and covariance (n, m, m), or variances (n, m, 1), of the first m dimensions of the posterior mixture.
+
+    The mean is eq. JGMM_inverse_exp. Component k has the mean of :func:`component_mean` and covariance within[k].
+    """
+    n_rows, n_components = weights.shape
+    size = mean.shape[1]
+    full = spread.shape[2] == size
+    active = np.empty(n_components, dtype=np.intp)
+    share = np.empty(n_components)
+    gap = np.empty((size, n_components))
+    for n in range(n_rows):
+        count = 0
+        for k in range(n_components):
+            active[count] = k
+            share[count] = weights[n, k]
+            count += weights[n, k] != 0.0
+        for i in range(size):
+            average = 0.0
+            for a in range(count):
+                value = component_mean(n, active[a], i, latent, x, root, prior_mean)
+                gap[i, a] = value
+                average += share[a] * value
+            mean[n, i] = average
+            for a in range(count):
+                gap[i, a] -= average
+        for i in range(size):
+            for j in range(0 if full else i, i + 1):
+                total = 0.0
+                for a in range(count):
+                    total += share[a] * (within[active[a], i, j] + gap[i, a] * gap[j, a])
+                spread[n, i, j if full else 0] = total
+                if full:
+                    spread[n, j, i] = total
+
+
+@compiled
+def gather_mixtures(
+    weights: Array,
+    latent: Array,
+    x: Array,
+    root: Array,
+    prior_mean: Array,
+    within: Array,
+    shares: Array,
+    means: Array,
+    covariances: Array,
+) -> None:
+    """Write out the components of weight, in their order: shares (n, A), means (n, A, m), covariances (n, A, m, m).
+
+    The arguments are those of :func:`mixture_moments`; a row's room that is left has weight zero, mean zero and
+    covariance one.
+    """
+    n_rows, room, size = means.shape
+    for n in range(n_rows):
+        a = 0
+        for k in range(weights.shape[1]):
+            if weights[n, k] != 0.0:
+                shares[n, a] = weights[n, k]
+                for i in range(size):
+                    means[n, a, i] = component_mean(n, k, i, latent, x, root, prior_mean)
+                    for j in range(size):
+                        covariances[n, a, i, j] = within[k, i, j]
+                a += 1
+        for b in range(a, room):
+            shares[n, b] = 0.0
+            for i in range(size):
+                means[n, b, i] = 0.0
+                for j in range(size):
+                    covariances[n, b, i, j] = 1.0 if i == j else 0.0
+
+
+@compiled
+def distance_rows(weights: Array, log_scale: Array, log_joint: Array, distances: Array) -> None:
+    """Fill ``distances`` (n, K) with 2 (log_scale - log(weight) - log_joint), infinite where the weight is zero.
+
+    ``log_scale`` is (1, K) or (n, K).
+    """
+    last = len(log_scale) - 1
+    for n in range(weights.shape[0]):
+        for k in range(weights.shape[1]):
+            if weights[n, k] != 0.0:
+                left = log_scale[min(n, last), k] - np.log(weights[n, k]) - log_joint[n]
+                distances[n, k] = max(2.0 * left, 0.0)
+            else:
+                distances[n, k] = np.inf
+
+
+@compiled
+def residual_rows(spectra: Array, fitted: Array) -> None:
+    """Turn ``fitted`` (n, D) into what is left of ``spectra``, NaN where they are not finite."""
+    for n in range(fitted.shape[0]):
+        for d in range(fitted.shape[1]):
+            value = spectra[n, d]
+            fitted[n, d] = value - fitted[n, d] if np.isfinite(value) else np.nan
+
+
+@compiled
+def rms_rows(residual: Array, found: Array) -> None:
+    """Fill ``found`` (n,) with the root mean square of the bands (n, D) that are not NaN."""
+    for n in range(residual.shape[0]):
+        total, count = 0.0, 0
+        for d in range(residual.shape[1]):
+            if not np.isnan(residual[n, d]):
+                total += residual[n, d] * residual[n, d]
+                count += 1
+        found[n] = np.sqrt(total / count) if count else np.nan
+
+
+@compiled
+def heaviest_rows(weights: Array, log_scale: Array, log_joint: Array, weight: Array, distance: Array) -> None:
+    """Fill (n,) arrays with the greatest weight and its component's distance.
+
+    ``log_scale`` is (1, K) or (n, K), as for :func:`distance_rows`.
+    """
+    last = len(log_scale) - 1
+    for n in range(weights.shape[0]):
+        top = 0
+        for k in range(1, weights.shape[1]):
+            top = k if weights[n, k] > weights[n, top] else top
+        weight[n], distance[n] = weights[n, top], np.inf
+        if weight[n] > 0.0:
+            distance[n] = max(2.0 * (log_scale[min(n, last), top] - np.log(weight[n]) - log_joint[n]), 0.0)
+
+
+PRODUCT = 8
+"""Variances, relative to the component's own, that are multiplied before one logarithm is taken."""
+
+
+@summing
+def precision_row(own: Array, added: Array, valid: Array, scale: float, precision: Array) -> float:
+    """Fill ``precision`` (D,) with valid / (own + added); the log determinant of the valid variances over ``scale``.
+
+    ``added`` is (D,) or (1,).
+    """
+    n_bands = len(own)
+    logs = 0.0
+    for start in range(0, n_bands, PRODUCT):
+        factor = 1.0
+        for d in range(start, min(start + PRODUCT, n_bands)):
+            variance = own[d] + (added[d] if len(added) > 1 else added[0])
+            precision[d] = valid[d] / variance
+            factor *= variance / scale if valid[d] > 0.0 else 1.0
+        logs += np.log(factor)
+    return logs
+
+
+@summing
+def normal_row(residual: Array, precision: Array, maps: Array, weighted: Array, normal: Array, right: Array) -> None:
+    """Lower ``normal`` (r, r) = I + maps P maps' and ``right`` (r,) = maps P residual, for maps (r, D)."""
+    n_bands = len(residual)
+    for i in range(len(maps)):
+        total = 0.0
+        for d in range(n_bands):
+            weighted[d] = precision[d] * maps[i, d]
+            total += weighted[d] * residual[d]
+        right[i] = total
+        for j in range(i + 1):
+            total = 1.0 if i == j else 0.0
+            for d in range(n_bands):
+                total += weighted[d] * maps[j, d]
+            normal[i, j] = total
+
+
+@compiled
+def factor_row(lower: Array) -> float:
+    """Cholesky factor of a symmetric matrix (r, r) in its own lower half; the log determinant of the matrix."""
+    logs = 0.0
+    for i in range(len(lower)):
+        for j in range(i + 1):
+            total = lower[i, j]
+            for m in range(j):
+                total -= lower[i, m] * lower[j, m]
+            lower[i, j] = np.sqrt(total) if i == j else total / lower[j, j]
+        logs += 2.0 * np.log(lower[i, i])
+    return logs
+
+
+@summing
+def distance_row(residual: Array, precision: Array, maps: Array, u: Array) -> float:
+    """(residual - u maps) P (residual - u maps)' + u'u; ``residual`` is overwritten."""
+    total = 0.0
+    for i in range(len(maps)):
+        total += u[i] * u[i]
+        for d in range(len(residual)):
+            residual[d] -= u[i] * maps[i, d]
+    for d in range(len(residual)):
+        total += precision[d] * residual[d] * residual[d]
+    return total
+
+
+@compiled
+def solve_rows(
+    spectra: Array,
+    valid: Array,
+    x: Array,
+    regression: Array,
+    own: Array,
+    added: Array,
+    scale: float,
+    maps: Array,
+    distance: Array,
+    log_det: Array,
+    u: Array,
+    inverse: Array,
+) -> None:
+    """Fill ``distance`` and ``log_det`` (n,), ``u`` (n, r) and ``inverse`` H^-1 (n, r, r) for one component.
+
+    ``spectra`` (n, D) are zero where ``valid`` (n, D) is, else it is one; the ``regression`` (q, D) of ``x`` (n, q) is
+    what they should be. Variances are ``own`` (D,) plus ``added`` (n, D) or (n, 1), ``maps`` (A C)' (r, D).
+    """
+    n_rows, n_bands = spectra.shape
+    size = len(maps)
+    residual, precision, weighted = np.empty(n_bands), np.empty(n_bands), np.empty(n_bands)
+    lower = np.empty((size, size))
+    for n in range(n_rows):
+        for d in range(n_bands):
+            residual[d] = spectra[n, d]
+        for i in range(len(regression)):
+            factor = x[n, i]
+            for d in range(n_bands):
+                residual[d] -= factor * regression[i, d]
+        logs = precision_row(own, added[n], valid[n], scale, precision)
+        normal_row(residual, precision, maps, weighted, lower, u[n])
+        log_det[n] = logs + factor_row(lower)
+        solve(lower, u[n], u[n])
+        for i in range(size):
+            for j in range(size):
+                inverse[n, i, j] = 1.0 if i == j else 0.0
+            solve(lower, inverse[n, i], inverse[n, i])
+        distance[n] = distance_row(residual, precision, maps, u[n])
+
+
+@dataclass(frozen=True)
+class RowPosterior:
+    """Like :class:`.posterior.Posterior`, with means and covariances of every row written out.
+
+    Attributes
+    ----------
+    explicit : of K components over the r unknown dimensions. log_evidence : (n,) log p(y | t_S).
+    squared : (n, K) squared Mahalanobis distances.
+    """
+
+    explicit: Mixture
+    log_evidence: Array
+    squared: Array
+
+    @property
+    def weights(self) -> Array:
+        """(n, K), summing to one."""
+        return self.explicit.weights
+
+    def components(self) -> Mixture:
+        """The mixture of all K components, in their order."""
+        return self.explicit
+
+    def moments(self, covariance: bool = False, size: int | None = None) -> tuple[Array, Array]:
+        """See :meth:`specinvert.gllim.posterior.posterior.Posterior.moments`."""
+        mean, spread = self.mixture(size).moments()
+        return mean, spread if covariance else np.diagonal(spread, axis1=1, axis2=2)
+
+    def mixture(self, size: int | None = None, rows: Any = slice(None)) -> Mixture:
+        """The mixture of the first ``size`` unknown dimensions."""
+        mixture = self.explicit.select(rows)
+        return Mixture(mixture.weights, mixture.means[:, :, :size], mixture.covariances[:, :, :size, :size])
+
+    def distances(self, rows: Any = slice(None)) -> Array:
+        """Squared Mahalanobis distances (n, K) of the spectra to the components, given what is known."""
+        return self.squared[rows]
+
+    def heaviest(self) -> tuple[Array, Array]:
+        """See :meth:`specinvert.gllim.posterior.posterior.Posterior.heaviest`."""
+        rows, top = np.arange(len(self.weights)), self.weights.argmax(axis=1)
+        return self.weights[rows, top], self.squared[rows, top]
+
+
+def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: Array, known: Array) -> RowPosterior:
+    """Posteriors of spectra (n, D), NaN where missing, with noise variances ``added`` (n, D) or (n, 1).
+
+    ``known`` (n, s) are the values of the prior's known parameters. With a full or block Sigma spectra are turned to
+    the eigenvectors of each Sigma_k: no band may be missing and ``added`` must be (n, 1).
+    """
+    n, size, n_components = len(spectra), len(prior.unknown), theta.n_components
+    finite = np.isfinite(spectra)
+    shift = theta.pi @ theta.centres()
+    values, valid, x = np.where(finite, spectra - shift, 0.0), finite.astype(np.float64), prior.regressors(known)
+    n_valid = finite.sum(axis=1)
+    root = np.linalg.cholesky(prior.covariance)
+    log_prior = prior.log_weights(theta, known)
+    log_joint, squared = log_prior.copy(), np.empty((n, n_components))
+    covariances = np.empty((n, n_components, size, size))
+    means = np.einsum("krq,nq->nkr", prior.mean, x)
+    distance, log_det, u, inverse = np.empty(n), np.empty(n), np.empty((n, size)), np.empty((n, size, size))
+    for k, (own, turn) in enumerate(_variances(theta)):
+        regression = prior.regression[k].T.copy()
+        regression[-1] -= shift
+        maps = root[k].T @ prior.maps[k].T
+        turned = values
+        if turn is not None:
+            turned, regression, maps = turn(values), turn(regression), turn(maps)
+        scale = float(np.exp(np.log(own).mean()))
+        solve_rows(turned, valid, x, regression, own, added, scale, maps, distance, log_det, u, inverse)
+        log_joint[:, k] -= 0.5 * (log_det + n_valid * (np.log(scale) + LOG_2PI) + distance)
+        squared[:, k] = distance
+        means[:, k] += u @ root[k].T
+        covariances[:, k] = root[k] @ inverse @ root[k].T
+    total = np.empty(n)
+    normalize_rows(log_joint, total)
+    return RowPosterior(Mixture(log_joint, means, covariances), total - log_sum(log_prior), squared)
+
+
+Turn = Callable[[Array], Array]
+
+
+def _variances(theta: GLLiMParameters) -> Iterator[tuple[Array, Turn | None]]:
+    """Variances (D,) of each component, and what turns rows (n, D) to the axes on which they are those of Sigma."""
+    structure = theta.structure
+    for sigma in theta.Sigma:
+        if isinstance(structure, Correlated):
+            yield _turned([(bands, own[0]) for bands, own in structure.split(sigma[None])], theta.n_bands)
+        else:
+            yield np.broadcast_to(sigma, (theta.n_bands,)).copy(), None
+
+
+def _turned(parts: Sequence[tuple[Bands, Array]], n_bands: int) -> tuple[Array, Turn]:
+    """Eigenvalues (D,) of a covariance given in its blocks, and what turns rows to their eigenvectors."""
+    found = [(bands, *np.linalg.eigh(own)) for bands, own in parts]
+    variances = np.empty(n_bands)
+    for bands, values, _ in found:
+        variances[bands] = values
+
+    def turn(rows: Array) -> Array:
+        turned = np.empty(rows.shape)
+        for bands, _, vectors in found:
+            turned[:, bands] = rows[:, bands] @ vectors
+        return turned
+
+    return variances, turn

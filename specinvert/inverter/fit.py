@@ -1,0 +1,167 @@
+"""The settings of an inverter: checked before any work, and as its model file keeps them.
+
+From a labelled training set and the settings of every member to a model with its domain."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import dask
+import numpy as np
+import xarray as xr
+
+from ..cubes import Bands, DaskChunks, TrainingSet
+from ..gllim import held_out_tails
+from ..gllim.em import FitProgress, Settings, Training, train, train_members
+from ..gllim.model import Constraints, GLLiMParameters
+from ..io import CheckpointFile
+from ..model import Model
+from ..nuisance import Noise, Nuisance, apply
+
+CONSTRAINTS = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "sigma_blocks")
+NAMES = (
+    *("n_components", "n_latent", "max_latent", *CONSTRAINTS, "algorithm", "standardize", "init", "n_init"),
+    *("max_iter", "tol", "reg_covar", "random_state"),
+)
+"""The attributes of an inverter that one fit takes."""
+
+
+def read_settings(inverter: Any) -> Settings:
+    """Settings of one fit from the attributes of an inverter.
+
+    Raises
+    ------
+    ValueError : a setting that is none of its choices or out of its range, those of committees among them.
+    """
+    values = {name: plain(getattr(inverter, name)) for name in NAMES}
+    constraints = Constraints(**{name: values.pop(name) for name in CONSTRAINTS})
+    count = inverter.n_ensemble
+    if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"n_ensemble={count!r} must be an integer, 1 or more")
+    if not isinstance(inverter.ensemble_weights, str) or inverter.ensemble_weights not in ("equal", "evidence"):
+        raise ValueError(f"ensemble_weights={inverter.ensemble_weights!r} is not one of 'equal', 'evidence'")
+    return Settings(constraints=constraints, **values)
+
+
+def stored_settings(inverter: Any) -> dict[str, Any]:
+    """What JSON can hold of the settings; a start that is a model and a generator of random numbers are left out."""
+    values = {name: plain(getattr(inverter, name)) for name in NAMES}
+    if isinstance(inverter.init, GLLiMParameters):
+        values["init"] = "kmeans"
+    if not isinstance(values["random_state"], int | None):
+        values["random_state"] = None
+    return values | {"n_ensemble": int(inverter.n_ensemble), "ensemble_weights": inverter.ensemble_weights}
+
+
+def plain(setting: Any) -> Any:
+    """A setting as the Python value that JSON holds: NumPy scalars, and sequences of them, converted."""
+    if isinstance(setting, np.generic):
+        return setting.item()
+    if isinstance(setting, str | GLLiMParameters) or not isinstance(setting, Iterable):
+        return setting
+    return [plain(value) for value in setting]
+
+
+KEPT = 500
+"""Held-out spectra that a model keeps, to tell what lies in its domain under other noise."""
+
+
+def fit_model(
+    data: TrainingSet,
+    members: Sequence[Settings],
+    stored_settings: dict[str, Any],
+    progress: FitProgress | None = None,
+    keeper: CheckpointFile | None = None,
+) -> Model:
+    """Fit all members, then find how far out spectra like the training set lie.
+
+    Members of a committee run in dask's threads; on dask-backed data one after the other, each with all workers.
+    """
+
+    def fit_member(own: Settings, number: int) -> Training:
+        return train(
+            data.source,
+            own,
+            data.n_responsibilities,
+            lambda i: band_name(data.bands, i),
+            lambda i: repr(data.transforms.transformed_names[i]),
+            _of_member(progress, number, len(members)),
+            None if keeper is None else keeper.of_member(number),
+        )
+
+    results = train_members(members, fit_member, _one_by_one if isinstance(data.source, DaskChunks) else _in_threads)
+    first, thetas = results[0], tuple(_contiguous(found.fit.parameters) for found in results)
+    held_out = held_out_tails(data.source, members[0], thetas, first.moments)
+    moments, plain = first.moments.parameters, data.transforms.is_identity
+    return Model(
+        members=thetas,
+        transforms=data.transforms,
+        bands=data.bands,
+        spectra_name=str(data.spectra_name),
+        spectra_units=data.spectra_units,
+        names=data.parameters,
+        attrs=data.attrs,
+        low=moments.low if plain else data.low,
+        high=moments.high if plain else data.high,
+        log_tail=np.nan if held_out is None else held_out.log_level,
+        held_out=None if held_out is None else held_out.spectra[:KEPT].astype(np.float32),
+        n_samples=first.moments.spectra.n_rows,
+        total_weight=first.fit.total_weight,
+        log_likelihoods=np.array(first.fit.log_likelihoods),
+        converged=first.fit.converged,
+        n_removed=first.fit.n_removed,
+        bics=first.bics,
+        settings=stored_settings,
+        training=data.history,
+    )
+
+
+def _contiguous(theta: GLLiMParameters) -> GLLiMParameters:
+    """In the memory order of a model file: products of other orders differ in their last bits."""
+    arrays: dict[str, Any] = {name: np.ascontiguousarray(array) for name, array in theta.arrays().items()}
+    return replace(theta, **arrays)
+
+
+def add_noise(
+    training: xr.Dataset, noise: Any, random_state: Any, spectra: str | None, band_dim: str | None
+) -> tuple[xr.Dataset, np.ndarray | None]:
+    """The training set with one draw of noise a spectrum, and its standard deviation, () or (D,).
+
+    That is None where a nuisance is more than white noise.
+
+    Raises
+    ------
+    TypeError, ValueError : noise that is no number, negative, or of other bands.
+    """
+    if not isinstance(training, xr.Dataset):
+        raise TypeError(f"training must be an xarray Dataset of spectra and parameters, not {type(training).__name__}")
+    nuisance = noise if isinstance(noise, Nuisance) else Noise(white=noise)
+    seed = int(random_state) if isinstance(random_state, numbers.Integral) else 0
+    noisy = apply(training, nuisance, seed=seed, spectra=spectra, band_dim=band_dim)
+    white = isinstance(nuisance, Noise) and not np.any(nuisance.relative)
+    return noisy, np.asarray(nuisance.white) if white and isinstance(nuisance, Noise) else None
+
+
+def band_name(bands: Bands, i: int) -> str:
+    """A band as messages name it: by its wavelength, its label or its number."""
+    if bands.wavelength is not None:
+        return f"{bands.wavelength[i]:g} nm"
+    return f"band {bands.labels[i] if bands.labels is not None else i}"
+
+
+def _of_member(progress: FitProgress | None, number: int, count: int) -> FitProgress | None:
+    """The callback, with the member's number in its label where there are several."""
+    if progress is None or count == 1:
+        return progress
+    return lambda label, iteration, value: progress(f"member {number + 1}, {label}", iteration, value)
+
+
+def _one_by_one(fits: Sequence[Callable[[], Training]]) -> list[Training]:
+    return [fit() for fit in fits]
+
+
+def _in_threads(fits: Sequence[Callable[[], Training]]) -> list[Training]:
+    return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))

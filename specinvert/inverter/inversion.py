@@ -1,0 +1,244 @@
+"""What a trained model tells of itself, and does with labelled data: maps, posteriors and scores."""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from .._version import __version__
+from ..cubes import (
+    RESERVED,
+    BlockInverter,
+    Domain,
+    Output,
+    Predictor,
+    Request,
+    apply_blocks,
+    check_request,
+    declare_outputs,
+    declare_scores,
+    describe_conditions,
+    earlier_history,
+    expected_spectra,
+    label_maps,
+    label_posterior,
+    large_graphs,
+    listed,
+    meant,
+    pixel_coordinates,
+    read_conditions,
+    read_request,
+    require_flags,
+    require_free_names,
+    with_history,
+    without_training,
+)
+from ..model import Model
+from ..scores import broadcast_truth, calibration_table, evaluation, read_truth
+
+FITTED: dict[str, Callable[[Model], Any]] = {
+    "parameters_": lambda m: m.theta,
+    "members_": lambda m: m.members,
+    "log_likelihoods_": lambda m: m.log_likelihoods,
+    "n_iter_": lambda m: len(m.log_likelihoods),
+    "converged_": lambda m: m.converged,
+    "n_components_": lambda m: m.theta.n_components,
+    "n_latent_": lambda m: m.theta.n_latent,
+    "n_removed_": lambda m: m.n_removed,
+    "bic_": lambda m: m.bics[m.theta.n_latent],
+    "bics_": lambda m: m.bics,
+}
+"""Attributes that an inverter has once it is fitted, of its model."""
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """How a model inverts spectra; the options are those of :meth:`specinvert.GLLiMInverter.invert`.
+
+    ``by_evidence`` weighs the members of a committee by the density that each gives to the spectrum.
+    """
+
+    model: Model
+    by_evidence: bool
+    noise: Any = None
+    known: Any = None
+    band_dim: str | None = None
+    tolerance: float = 1.0
+    rechunk: str | None = None
+    min_valid_bands: int | None = None
+    noise_includes_training: bool = False
+
+    @classmethod
+    def of(cls, model: Model, by_evidence: bool, options: Mapping[str, Any]) -> Inversion:
+        """With options by name; TypeError where one is none of them."""
+        accepted = [field.name for field in fields(cls)][2:]
+        strange = [name for name in options if name not in accepted]
+        if strange:
+            raise TypeError(f"{listed(strange)} are no options of an inversion: use {listed(accepted)}")
+        return cls(model, by_evidence, **options)
+
+    def __post_init__(self) -> None:
+        require_flags(noise_includes_training=self.noise_includes_training)
+
+    def maps(self, cube: xr.DataArray | xr.Dataset, outputs: Sequence[str]) -> xr.Dataset:
+        """Labelled maps of the outputs, lazy if the cube is."""
+        model = self.model
+        declared = declare_outputs(outputs, model.names, model.theta.n_latent)
+        if len(model.members) > 1 and any(output.kind == "latent" for output in declared):
+            raise ValueError("the latents of a committee's members are not comparable: ask for other outputs")
+        request = self._request(cube)
+        taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
+        require_free_names(request.cube, request.band_dim, sorted(taken))
+        kernel = self._kernel(request, declared)
+        remarks = [*request.remarks, *describe_conditions(kernel.conditions, model.names)]
+        return label_maps(
+            apply_blocks(request.cube, request.band_dim, kernel),
+            request.cube,
+            declared,
+            model.names,
+            model.attrs,
+            _provenance(model, remarks, earlier_history(cube.attrs, request.cube.attrs)),
+            model.spectra_units,
+        )
+
+    def posterior(self, spectra: xr.DataArray | xr.Dataset, n_components: int | None = None) -> xr.Dataset:
+        """The mixture of each spectrum, of ``n_components`` at most where that is given, in memory."""
+        least = n_components is None or (isinstance(n_components, numbers.Integral) and n_components >= 1)
+        if not least or isinstance(n_components, bool):
+            raise ValueError(f"n_components={n_components!r} must be an integer, 1 or more, or None")
+        request = self._request(spectra)
+        require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
+        kernel = self._kernel(request, [])
+        if kernel.conditions.has_interval:
+            raise ValueError(
+                "a posterior with a parameter known by an interval is no mixture of Gaussians: ask invert for the "
+                "outputs that you want"
+            )
+        return label_posterior(kernel, request, n_components)
+
+    def evaluate(self, test: xr.Dataset) -> xr.Dataset:
+        """Errors, scores and calibration over ``parameter`` on spectra of known parameters."""
+        names = self.model.names
+        maps, truth = self._compare(test, ("mean", "pit", "crps"))
+        found = evaluation(maps[names], truth, names)
+        if self.model.transforms.is_identity:
+            scores = [float(maps[f"{name}_crps"].mean()) for name in names]
+            attrs = {"long_name": "mean continuous ranked probability score"}
+            if "units" in found["rmse"].attrs:
+                attrs["units"] = found["rmse"].attrs["units"]
+            found["crps"] = ("parameter", scores, attrs)
+        return found.merge(calibration_table(_pits(maps, names)))
+
+    def pit(self, test: xr.Dataset) -> xr.Dataset:
+        """The posterior's distribution function at the truth, by parameter."""
+        return _pits(self._compare(test, ("pit",))[0], self.model.names)
+
+    def _compare(self, test: xr.Dataset, kinds: Sequence[str]) -> tuple[xr.Dataset, dict[str, xr.DataArray]]:
+        """Outputs for spectra of known parameters, computed together, and these on the grid of the outputs."""
+        names = self.model.names
+        truth, spectra = read_truth(test, names, self.model.attrs)
+        truth = truth.assign({name: meant(truth[name], f"true {name!r}").variable for name in names})
+        request = self._request(spectra)
+        kernel = self._kernel(request, declare_scores(kinds, names), truth)
+        with large_graphs():
+            maps = apply_blocks(request.cube, request.band_dim, kernel).compute()
+        first = maps[next(iter(maps.data_vars))]
+        return maps, {name: broadcast_truth(truth[name], first) for name in names}
+
+    def _request(self, data: xr.DataArray | xr.Dataset) -> Request:
+        model = self.model
+        asked = self.band_dim, self.tolerance, self.rechunk
+        return read_request(data, model.bands, model.spectra_name, model.spectra_units, *asked)
+
+    def _kernel(self, request: Request, declared: Sequence[Output], truth: xr.Dataset | None = None) -> BlockInverter:
+        """The kernel of one request.
+
+        Raises
+        ------
+        ValueError : noise, known parameters or outputs that do not go with the model, the request or each other.
+        """
+        model = self.model
+        units = {name: model.attrs[name].get("units") for name in model.names}
+        conditions = read_conditions(
+            request,
+            model.bands,
+            model.names,
+            self.noise,
+            self.known,
+            model.spectra_units,
+            units,
+            self.tolerance,
+            truth,
+        )
+        check_request(conditions, declared, model.transforms)
+        if self.noise_includes_training:
+            conditions = without_training(conditions, model.training_noise)
+        predictor = Predictor(
+            model.members,
+            model.transforms,
+            Domain(model.low, model.high, model.log_tail),
+            self.by_evidence,
+            self._least_bands(),
+            model.recalibration,
+            model.held_out,
+        )
+        return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
+
+    def _least_bands(self) -> int:
+        """Valid bands that a spectrum needs: those asked for, else L_t + 1 or a tenth of the bands, the larger."""
+        theta, least = self.model.theta, self.min_valid_bands
+        if least is None:
+            return min(theta.n_bands, max(theta.n_parameters + 1, -(-theta.n_bands // 10)))
+        if not isinstance(least, numbers.Integral) or isinstance(least, bool) or not 1 <= least <= theta.n_bands:
+            raise ValueError(f"min_valid_bands={least!r} must be an integer from 1 to the {theta.n_bands} bands")
+        return int(least)
+
+
+def simulate(model: Model, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
+    """Labelled spectra expected for parameters: see :meth:`specinvert.GLLiMInverter.simulate`.
+
+    A coordinate that has the name of the spectra or of their bands gives way.
+    """
+    spectra, like = expected_spectra(model.members, model.transforms, parameters, latent)
+    dim, coords = model.band_coordinates()
+    own = [dim, *coords, model.spectra_name]
+    require_free_names(like, "", own)
+    return xr.DataArray(
+        spectra,
+        dims=(*like.dims, dim),
+        coords=pixel_coordinates(like, dim, own) | coords,
+        name=model.spectra_name,
+        attrs={} if model.spectra_units is None else {"units": model.spectra_units},
+    )
+
+
+def identity(model: Model) -> str:
+    """Short hash of the fitted parameters."""
+    digest = hashlib.sha256()
+    for theta in model.members:
+        for array in theta.arrays().values():
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _pits(maps: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
+    """Those of the maps that are PIT values, named after their parameters."""
+    return maps[[f"{name}_pit" for name in names]].rename({f"{name}_pit": name for name in names})
+
+
+def _provenance(model: Model, remarks: Sequence[str], earlier: str) -> dict[str, str]:
+    """Attributes of maps: version, model, ranges of training, and the cube's history with a line on the inversion."""
+    ranges = "; ".join(
+        f"{name}: {low:g} to {high:g}" for name, low, high in zip(model.names, model.low, model.high, strict=True)
+    )
+    return {
+        "source": f"specinvert {__version__}, GLLiM model {identity(model)}",
+        **with_history({"history": earlier}, "; ".join(["invert", *remarks])),
+        "training_ranges": ranges,
+    }

@@ -1,0 +1,431 @@
+"""GLLiMInverter: labelled simulations in, a trained model; labelled spectra in, labelled parameter maps out."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ..cubes import DEFAULT_OUTPUTS, OUTPUTS, declare_outputs, read_training, resample
+from ..gllim.em import FitProgress, check_progress, member_settings
+from ..gllim.model import GLLiMParameters
+from ..io import CheckpointFile, load_model, save_model
+from ..model import Model
+from ..scores import Recalibration
+from .fit import add_noise, fit_model, plain, read_settings, stored_settings
+from .inversion import FITTED, Inversion, identity, simulate
+
+
+class GLLiMInverter:
+    """Trains on labelled simulated spectra, then turns spectra of any shape into parameters with uncertainties.
+
+    Parameters
+    ----------
+    n_components : K, the number of local affine maps.
+    n_latent : L_w, latent dimensions for what varies in the spectra beside the parameters; ``"bic"`` tries 0 to
+        ``max_latent`` and keeps the least BIC.
+    max_latent : largest L_w to try, or a sequence of them.
+    sigma, tied_sigma : structure of the noise, ``"iso"``, ``"diag"``, ``"block"`` or ``"full"``, and whether components
+        share it.
+    sigma_blocks : groups of bands whose noise is correlated, for ``sigma="block"``: the group of each band, lists of
+        bands, or ``"auto"`` to find them in the residuals of a first fit.
+    gamma, tied_gamma : structure of the parameters' covariance in each component, ``"full"``, ``"diag"`` or ``"iso"``,
+        and whether all share it.
+    tied_pi : all component weights 1/K.
+    transforms : of bounded or skewed parameters: ``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt",
+        ("a", "b", "c"): "ilr"}``. The model holds the transformed ones, results are in physical units, within bounds.
+    n_ensemble, ensemble_weights : a committee of so many fits from starts of their own, whose posteriors are averaged:
+        ``"equal"``, or ``"evidence"`` in proportion to the density each gives to the spectrum.
+    standardize : centre and scale the data for the fit; results are in the user's units either way.
+    algorithm : ``"general"`` EM, or a variant that treats less of the latents as missing: ``"marginal"``, ``"ecm"`` or
+        ``"aecm"``.
+    init : start of EM: ``"kmeans"`` on the parameters, ``"kmeans-joint"``, ``"kmeans-spectra"``, ``"gmm"``, or a
+        GLLiMParameters to go on from, which brings its own K.
+    n_init : starts to try, the greatest likelihood is kept.
+    max_iter, tol : stop after max_iter iterations, or when one gains less than tol nats a sample (0: never).
+    reg_covar : no variance falls below this share of the band's or parameter's own variance.
+    random_state : seed of the starts.
+
+    Attributes
+    ----------
+    parameters_ : GLLiMParameters in the user's units, after ``transforms``; of the first member of a committee, all of
+        which are ``members_``.
+    log_likelihoods_, n_iter_, converged_ : observed log-likelihood after each iteration, their number, and whether
+        ``tol`` stopped them.
+    n_components_, n_latent_, n_removed_ : what was kept, chosen, and removed as degenerate.
+    bic_, bics_ : BIC of the fit, and of each L_w tried.
+
+    Examples
+    --------
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> simulated = simulate_mixtures(600, noise=0.005, seed=1)
+    >>> training, test = simulated.isel(sample=slice(500)), simulated.isel(sample=slice(500, 600))
+    >>> inverter = GLLiMInverter(n_components=4, n_latent=2, tol=0.1, random_state=0)
+    >>> inverter.fit(training, parameters=["ice_fraction", "grain_size"])
+    <GLLiMInverter n_components=4, n_latent=2, sigma='iso', tied_sigma=False: 121 bands -> ice_fraction, grain_size>
+    >>> maps = inverter.invert(test["reflectance"], noise=0.002, outputs=["mean", "q05", "q95", "flag"])
+    >>> list(maps)[:3], maps.sizes["sample"]
+    (['ice_fraction', 'grain_size', 'ice_fraction_q05'], 100)
+    >>> dict(inverter.posterior(test["reflectance"][:2])["covariance"].sizes)
+    {'sample': 2, 'component': 4, 'parameter': 2, 'parameter_2': 2}
+    >>> dict(inverter.simulate(test[["ice_fraction", "grain_size"]]).sizes)
+    {'sample': 100, 'wavelength': 121}
+    >>> bool((inverter.evaluate(test)["nrmse"] < 0.5).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 50,
+        n_latent: int | str = 0,
+        *,
+        max_latent: int | Sequence[int] = 10,
+        sigma: str = "iso",
+        tied_sigma: bool = False,
+        gamma: str = "full",
+        tied_gamma: bool = False,
+        tied_pi: bool = False,
+        sigma_blocks: Any = None,
+        algorithm: str = "general",
+        transforms: Mapping[Any, Any] | None = None,
+        n_ensemble: int = 1,
+        ensemble_weights: str = "equal",
+        standardize: bool = True,
+        init: str | GLLiMParameters = "kmeans",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        reg_covar: float = 1e-10,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_latent = n_latent
+        self.max_latent = max_latent
+        self.sigma = sigma
+        self.tied_sigma = tied_sigma
+        self.gamma = gamma
+        self.tied_gamma = tied_gamma
+        self.tied_pi = tied_pi
+        self.sigma_blocks = sigma_blocks
+        self.algorithm = algorithm
+        self.transforms = transforms
+        self.n_ensemble = n_ensemble
+        self.ensemble_weights = ensemble_weights
+        self.standardize = standardize
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.random_state = random_state
+        read_settings(self)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={plain(getattr(self, name))!r}" for name in ("sigma", "tied_sigma"))
+        state = "unfitted"
+        if hasattr(self, "model_"):
+            state = f"{self.model_.bands.size} bands -> {', '.join(self.model_.names) or 'latents'}"
+        return f"<GLLiMInverter n_components={self.n_components}, n_latent={plain(self.n_latent)!r}, {shown}: {state}>"
+
+    def fit(
+        self,
+        training: xr.Dataset,
+        spectra: str | None = None,
+        parameters: Sequence[str] | None = None,
+        band_dim: str | None = None,
+        weights: Any = None,
+        noise: Any = None,
+        *,
+        sensor: Any = None,
+        responsibilities: Any = None,
+        missing: str = "raise",
+        rechunk: str | None = None,
+        persist: bool | str = "auto",
+        checkpoint: str | PathLike[str] | None = None,
+        progress: FitProgress | None = None,
+    ) -> GLLiMInverter:
+        """Train on a Dataset of simulated spectra and the parameters they were made with.
+
+        Parameters
+        ----------
+        training : every dimension of the spectra but the band's is a sample dimension; in memory or dask-backed.
+        spectra : name of the spectra; by default the only variable with a band dimension.
+        parameters : names of variables or coordinates, broadcast to the samples; by default every variable without the
+            band dimension, else the coordinates of a gridded table. ``[]`` is unsupervised and needs ``n_latent``.
+        band_dim : the band dimension, where no wavelength coordinate tells.
+        weights : frequencies of the samples, a variable's name or an array; they change the prior.
+        noise : one draw of it is added to every spectrum, seeded by ``random_state`` where that is a number: standard
+            deviations in the units of the spectra, one or one a band, or a :mod:`specinvert.nuisance`. With ``sensor``
+            it is that of the bands kept, after resampling.
+        sensor : a cube, or what else :func:`specinvert.resample` takes: spectra are first averaged to its bands, those
+            with ``good`` False left out. Training must cover them all.
+        responsibilities : (n, K) array to start from instead of ``init``.
+        missing : ``"raise"`` on samples with NaN, or ``"drop"`` them.
+        rechunk : ``"auto"`` to merge bands that are split into several chunks.
+        persist : whether dask keeps the spectra in memory between iterations, or reads them again for each;
+            ``"auto"`` keeps up to 1 GB.
+        checkpoint : a file in which the state of EM is kept every few iterations; where it exists, a stopped training
+            goes on from it to the same result as one never stopped. Removed when training is done.
+        progress : called after each EM iteration with a label, the iteration and the log-likelihood.
+
+        Returns
+        -------
+        The inverter, fitted.
+
+        Raises
+        ------
+        ValueError : what is wrong with the data or the settings, before any work.
+        """
+        settings = read_settings(self)
+        members = member_settings(settings, self.n_ensemble)
+        if len(members) > 1 and responsibilities is not None:
+            raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
+        check_progress(progress)
+        keeper = None if checkpoint is None else CheckpointFile(checkpoint)
+        added = None
+        if sensor is not None:
+            training = resample(training, sensor, spectra=spectra, band_dim=band_dim, good_only=True, rechunk=rechunk)
+        if noise is not None:
+            training, added = add_noise(training, noise, self.random_state, spectra, band_dim)
+        data = read_training(
+            training,
+            spectra,
+            parameters,
+            band_dim,
+            weights,
+            responsibilities,
+            missing,
+            rechunk,
+            persist,
+            self.transforms,
+        )
+        if not data.parameters and settings.n_latent == 0:
+            raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
+        declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
+        model = fit_model(data, members, stored_settings(self), progress, keeper)
+        self.model_ = replace(model, training_noise=None if added is None else added * np.ones(data.bands.size))
+        if keeper is not None:
+            keeper.remove(len(members))
+        return self
+
+    def invert(
+        self,
+        cube: xr.DataArray | xr.Dataset,
+        noise: Any = None,
+        known: Any = None,
+        outputs: Sequence[str] = DEFAULT_OUTPUTS,
+        *,
+        band_dim: str | None = None,
+        tolerance: float = 1.0,
+        rechunk: str | None = None,
+        min_valid_bands: int | None = None,
+        noise_includes_training: bool = False,
+    ) -> xr.Dataset:
+        """Maps of the parameters (eq. JGMM_inverse_exp) of every spectrum, lazy if the cube is.
+
+        Parameters
+        ----------
+        cube : spectra with a band dimension at any place and any other dimensions, which keep their order. NaN bands
+            are marginalised exactly, and so are bands whose coordinate ``good`` is False.
+        noise : standard deviations beyond the noise of training, in the units of the spectra: a number, one a band
+            (D,), a DataArray over bands, pixels or both, or a covariance (D, D). Where one a
+            pixel is NaN, the band counts as missing there.
+        known : parameters known at inversion, a Dataset or dict of numbers or DataArrays over pixels, in physical
+            units; NaN where unknown. A known parameter is returned as given with std 0. A pair (low, high) says that
+            one parameter lies in an interval.
+        outputs : ``"mean"`` -> ``p``; ``"std"`` -> ``p_std``; ``"q05"`` (any digits) -> ``p_q05``; ``"ci90"`` and
+            ``"hdi90"`` -> ``p_ci90_lower`` and ``p_ci90_upper``, the central and the shortest interval; ``"mode"`` ->
+            ``p_mode``, of the highest mode of the joint density; ``"n_modes"``; ``"modes3"`` (any number) ->
+            ``p_modes`` and ``mode_mass`` (..., mode_rank); ``"draws100"`` (any number) -> ``p_draws`` (..., draw), the
+            same for a spectrum in any chunks; ``"cov"`` -> ``covariance`` (..., parameter, parameter_2); ``"latent"``
+            -> ``latent`` (..., latent); ``"entropy"``; ``"residual"`` (..., band) and ``"fit_rmse"`` of the spectrum of
+            the posterior mean; ``"log_evidence"``; ``"flag"`` -> ``quality_flag``.
+        band_dim : the band dimension, where no wavelength coordinate tells.
+        tolerance : largest difference in nm between a band of training and its partner in the cube.
+        rechunk : ``"auto"`` to merge bands that are split into several chunks.
+        min_valid_bands : a spectrum with fewer valid bands is no data; by default L_t + 1 or a tenth of the bands, the
+            larger.
+        noise_includes_training : whether ``noise`` includes what ``fit(noise=...)`` added, which is then taken from it.
+
+        Raises
+        ------
+        ValueError : not fitted, bands that do not match, units that contradict, unknown outputs, an empty cube, noise
+            that is negative or fits no bands, a known parameter that the model has not or beyond its bounds.
+        """
+        return self._inversion(
+            noise=noise,
+            known=known,
+            band_dim=band_dim,
+            tolerance=tolerance,
+            rechunk=rechunk,
+            min_valid_bands=min_valid_bands,
+            noise_includes_training=noise_includes_training,
+        ).maps(cube, outputs)
+
+    def posterior(
+        self,
+        spectra: xr.DataArray | xr.Dataset,
+        noise: Any = None,
+        known: Any = None,
+        *,
+        band_dim: str | None = None,
+        tolerance: float = 1.0,
+        min_valid_bands: int | None = None,
+        noise_includes_training: bool = False,
+        n_components: int | None = None,
+    ) -> xr.Dataset:
+        """The Gaussian mixture p(parameters | spectrum) (eq. JGMM_inverse_map), in memory.
+
+        Of the transformed parameters, where the model has transforms. Arguments are those of :meth:`invert`; a known
+        parameter has its value as mean and no variance. With ``n_components`` the mixture of each spectrum is reduced
+        to so many, those merged first that change it least (Runnalls, 2007), its mean and covariance kept.
+
+        Returns
+        -------
+        Dataset of ``weight`` (..., component), ``mean`` (..., component, parameter), ``covariance`` (..., component,
+        parameter, parameter_2) and ``log_evidence`` (...), NaN where a spectrum has no valid band.
+        """
+        return self._inversion(
+            noise=noise,
+            known=known,
+            band_dim=band_dim,
+            tolerance=tolerance,
+            rechunk="auto",
+            min_valid_bands=min_valid_bands,
+            noise_includes_training=noise_includes_training,
+        ).posterior(spectra, n_components)
+
+    def simulate(self, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
+        """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp). NaN where a parameter is.
+
+        Parameters
+        ----------
+        parameters : Dataset with every parameter of training, of any dimensions, broadcast against each other.
+        latent : values of the latents along a ``latent`` dimension; None: each component's prior mean.
+
+        Raises
+        ------
+        ValueError : not fitted, a parameter that is absent or infinite, or latents of the wrong size.
+        """
+        return simulate(self._fitted(), parameters, latent)
+
+    def evaluate(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
+        """Invert spectra whose parameters are known, and compare.
+
+        Parameters
+        ----------
+        test : spectra and true parameters, variables or coordinates, of any dimensions; a cube with truth maps too.
+            Simulated ones need the noise of training, as :func:`specinvert.nuisance.apply` adds it.
+        options : of :meth:`invert`, such as ``noise``, ``band_dim`` and ``tolerance``.
+
+        Returns
+        -------
+        Dataset over ``parameter``: nrmse, rmse, bias, r2, correlation_squared, the number of pairs, the mean crps
+        (without transforms), and of the intervals coverage_50, coverage_90, coverage_95, ks_statistic and ks_p of the
+        PIT values' uniformity, and calibration_error, the mean difference of coverage and level.
+        """
+        return self._inversion(**options).evaluate(test)
+
+    def pit(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
+        """The probability integral transform of true parameters: the posterior's distribution function at the truth.
+
+        Uniform where the posterior is calibrated; for :mod:`specinvert.scores.calibration`. Arguments are those of
+        :meth:`evaluate`. NaN for parts of compositions and where nothing was estimated.
+        """
+        return self._inversion(**options).pit(test)
+
+    def recalibrate(self, held_out: xr.Dataset, minimum: int = 2000, **options: Any) -> GLLiMInverter:
+        """Correct quantiles and central intervals on simulations held out of training (Kuleshov et al., 2018).
+
+        The correction is stored in the model, and replaces an earlier one; means, standard deviations and shortest
+        intervals stay. Returns the inverter.
+
+        Parameters
+        ----------
+        held_out : spectra and true parameters, as :meth:`evaluate` takes them, with the noise of training.
+        minimum : fewest pairs of truth and estimate.
+
+        Raises
+        ------
+        ValueError : too few pairs, or a model with compositions.
+
+        Warns
+        -----
+        UserWarning : the spectra lack the noise that training added to its own: intervals become too narrow.
+        """
+        from .evaluated import lacking_noise
+
+        if not isinstance(minimum, numbers.Integral) or isinstance(minimum, bool) or minimum < 1:
+            raise ValueError(f"minimum={minimum!r} must be an integer, 1 or more")
+        raw = replace(self._fitted(), recalibration=None)
+        correction = Recalibration.of(self._inversion(raw, **options).pit(held_out), int(minimum))
+        for finding in lacking_noise(self, held_out, options):
+            warnings.warn(f"{finding.title}. {finding.what} {finding.todo}", UserWarning, stacklevel=2)
+        self.model_ = replace(raw, recalibration=(correction.levels, correction.raw))
+        return self
+
+    def to_netcdf(self, path: str | PathLike[str]) -> None:
+        """Write the model: arrays and attributes only, all that inversion elsewhere needs. Atomic."""
+        save_model(self._fitted(), path)
+
+    @classmethod
+    def from_netcdf(cls, path: str | PathLike[str]) -> GLLiMInverter:
+        """Read a model written by :meth:`to_netcdf`, to the same bits."""
+        model = load_model(path)
+        inverter = cls(**model.settings, transforms=model.transforms.spec)
+        inverter.model_ = model
+        return inverter
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FITTED and "model_" in self.__dict__:
+            return FITTED[name](self.model_)
+        if name in FITTED:
+            raise AttributeError(f"this GLLiMInverter is not fitted, so it has no {name!r}: call fit first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _fitted(self) -> Model:
+        if "model_" not in self.__dict__:
+            raise ValueError(
+                "this GLLiMInverter is not fitted: call fit(training) or specinvert.load_inverter(path) first"
+            )
+        return self.model_
+
+    def _inversion(self, model: Model | None = None, /, **options: Any) -> Inversion:
+        """How this inverter, or another model with its settings, inverts."""
+        return Inversion.of(model or self._fitted(), self.ensemble_weights == "evidence", options)
+
+    @property
+    def model_id(self) -> str:
+        """Short hash of the fitted parameters: the model's identity in its products."""
+        return identity(self._fitted())
+
+
+def load_inverter(path: str | PathLike[str]) -> GLLiMInverter:
+    """Read a trained inverter from a netCDF file written by :meth:`GLLiMInverter.to_netcdf`.
+
+    Raises FileNotFoundError, or ValueError where the file is truncated, not a model, or of another schema.
+
+    Examples
+    --------
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> training = simulate_mixtures(300, noise=0.01)
+    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> inverter.to_netcdf("model.nc")
+    >>> load_inverter("model.nc")
+    <GLLiMInverter n_components=3, n_latent=0, sigma='iso', tied_sigma=False: 121 bands -> grain_size>
+    """
+    return GLLiMInverter.from_netcdf(path)
+
+
+def model_of(inverter: GLLiMInverter) -> Model:
+    """The model of an inverter; ValueError where it is not fitted."""
+    model = vars(inverter).get("model_")
+    if not isinstance(model, Model):
+        raise ValueError("the inverter is not fitted: call fit(training) or specinvert.load_inverter(path) first")
+    return model

@@ -1,0 +1,30 @@
+from .atomic import atomic_path, check_target, put_in_place
+from .checkpoint import CheckpointFile, FinishedFits
+from .model_file import is_model, load_model, save_model
+from .place import (
+    GEOGRAPHIC_AXES,
+    grid_mapping,
+    has_places,
+    is_geographic,
+    refresh_transform,
+    spatial_dims,
+    transform_of,
+)
+
+__all__ = [
+    "GEOGRAPHIC_AXES",
+    "CheckpointFile",
+    "FinishedFits",
+    "atomic_path",
+    "check_target",
+    "grid_mapping",
+    "has_places",
+    "is_geographic",
+    "is_model",
+    "load_model",
+    "put_in_place",
+    "refresh_transform",
+    "save_model",
+    "spatial_dims",
+    "transform_of",
+]

@@ -1,0 +1,199 @@
+"""The model file: a trained model as arrays and attributes in netCDF, never a pickle.
+
+``specinvert_schema`` is its version. Everything needed to invert on another machine is in it: theta of every member of
+the committee, one component after the other, the bands with their wavelengths, names, units, transforms and training
+ranges of the parameters, and how the model was fitted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ..cubes import Bands
+from ..gllim.model import Constraints, GLLiMParameters
+from ..gllim.transforms import Transforms
+from ..model import Model
+from .atomic import atomic_path
+
+SCHEMA = 3
+_KIND = "GLLiM model"
+_THETA = {
+    "pi": ("component",),
+    "c": ("component", "x"),
+    "Gamma": ("component", "x", "x_2"),
+    "A": ("component", "band", "x"),
+    "b": ("component", "band"),
+}
+_SIGMA = {1: ("component",), 2: ("component", "band"), 3: ("component", "band", "band_2")}
+_VECTORS = {"low": "parameter", "high": "parameter", "log_likelihoods": "iteration"}
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write a model to netCDF, whole or not at all.
+
+    Raises FileNotFoundError or PermissionError where the folder is missing or not writable.
+    """
+    theta = model.theta
+    blocks = theta.constraints.sigma == "block"
+    shapes = {**_THETA, "Sigma": ("component", "block_entry") if blocks else _SIGMA[theta.Sigma.ndim]}
+    variables: dict[str, Any] = {
+        name: (dims, np.concatenate([getattr(member, name) for member in model.members]))
+        for name, dims in shapes.items()
+    }
+    counts = [member.n_components for member in model.members]
+    variables["member"] = (("component",), np.repeat(np.arange(len(counts)), counts))
+    variables |= {name: ((dim,), getattr(model, name)) for name, dim in _VECTORS.items()}
+    if model.bands.wavelength is not None:
+        attrs = {"units": "nm", "standard_name": "radiation_wavelength"}
+        variables["wavelength"] = (("band",), model.bands.wavelength, attrs)
+    if model.held_out is not None:
+        variables["held_out"] = (("held_out_sample", "band"), model.held_out)
+    if model.training_noise is not None:
+        variables["training_noise"] = (("band",), model.training_noise)
+    if model.recalibration is not None:
+        variables["recalibration_level"] = (("level",), model.recalibration[0])
+        variables["recalibration_raw"] = (("parameter", "level"), model.recalibration[1])
+    labels = None if model.bands.labels is None else np.asarray(model.bands.labels)
+    times = None if labels is None or labels.dtype.kind not in "mM" else labels.dtype
+    from .._version import __version__
+
+    description = {
+        "n_latent": theta.n_latent,
+        "constraints": asdict(theta.constraints),
+        "bands": {
+            "dim": model.bands.dim,
+            "unit": model.bands.unit,
+            "guessed": model.bands.guessed,
+            "labels": None if labels is None else (labels if times is None else labels.astype(np.int64)).tolist(),
+            "labels_dtype": None if times is None else str(times),
+        },
+        "spectra_name": model.spectra_name,
+        "spectra_units": model.spectra_units,
+        "names": model.names,
+        "attrs": model.attrs,
+        "transforms": model.transforms.to_attrs(),
+        "log_tail": None if np.isnan(model.log_tail) else float(model.log_tail),
+        "n_samples": model.n_samples,
+        "total_weight": model.total_weight,
+        "converged": model.converged,
+        "n_removed": model.n_removed,
+        "bics": {str(n_latent): value for n_latent, value in model.bics.items()},
+        "settings": model.settings,
+        "training": model.training,
+    }
+    dataset = xr.Dataset(
+        variables,
+        attrs={
+            "title": _KIND,
+            "specinvert_schema": SCHEMA,
+            "source": f"specinvert {__version__}",
+            "specinvert_model": json.dumps(description, default=str),
+        },
+    )
+    dataset.attrs["specinvert_checksum"] = _checksum(dataset)
+    encoding = {name: {"_FillValue": None} for name in dataset.variables}
+    with atomic_path(path) as temporary:
+        dataset.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
+
+
+def _checksum(dataset: xr.Dataset) -> str:
+    """SHA-256 of the arrays and their description, by which damage is found."""
+    digest = hashlib.sha256(dataset.attrs.get("specinvert_model", "").encode())
+    for name in sorted(map(str, dataset.variables)):
+        array = dataset.variables[name].values
+        digest.update(f"{name} {array.dtype.kind}{array.dtype.itemsize} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether the file is a netCDF file that calls itself a specinvert model, of any schema."""
+    try:
+        with xr.open_dataset(path, engine="netcdf4") as opened:
+            return opened.attrs.get("title") == _KIND
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model written by :func:`save_model`, to the same bits.
+
+    Raises
+    ------
+    FileNotFoundError : no such file.
+    ValueError : the file is truncated or no netCDF, holds no model, has another schema, or was changed since it was
+        written.
+    """
+    shown = os.fspath(path)
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{shown}: no such model file")
+    try:
+        with xr.open_dataset(path, engine="netcdf4") as opened:
+            data = opened.load()
+    except PermissionError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{shown}: not a readable netCDF file (truncated, or of another kind): {error}") from None
+    if data.attrs.get("title") != _KIND or "specinvert_schema" not in data.attrs:
+        raise ValueError(f"{shown}: a netCDF file, but not a specinvert model; `specinvert train` makes one")
+    schema = data.attrs["specinvert_schema"]
+    if schema != SCHEMA:
+        raise ValueError(
+            f"{shown}: model schema {schema}, this version of specinvert reads {SCHEMA}: train again, or install the "
+            f"version that wrote it ({data.attrs.get('source', 'unknown')})"
+        )
+    if data.attrs.get("specinvert_checksum") != _checksum(data):
+        raise ValueError(
+            f"{shown}: damaged specinvert model: its content is not what was written; copy or train it again"
+        )
+    try:
+        return _model(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{shown}: damaged specinvert model: {error}") from None
+
+
+def _model(data: xr.Dataset) -> Model:
+    described = json.loads(data.attrs["specinvert_model"])
+    bands = described.pop("bands")
+    labels = bands["labels"]
+    wavelength = data["wavelength"].values if "wavelength" in data.variables else None
+    constraints = Constraints(**described.pop("constraints"))
+    n_latent, member = described.pop("n_latent"), data["member"].values
+    members = tuple(
+        GLLiMParameters(
+            **{name: data[name].values[member == number] for name in (*_THETA, "Sigma")},
+            n_latent=n_latent,
+            constraints=constraints,
+        )
+        for number in range(int(member.max()) + 1)
+    )
+    log_tail = described.pop("log_tail")
+    stored = [data[name].values for name in ("recalibration_level", "recalibration_raw") if name in data]
+    vectors: dict[str, Any] = {name: data[name].values for name in _VECTORS}
+    return Model(
+        members=members,
+        transforms=Transforms.from_attrs(described.pop("transforms")),
+        log_tail=np.nan if log_tail is None else log_tail,
+        bands=Bands(
+            dim=bands["dim"],
+            size=members[0].n_bands,
+            wavelength=wavelength,
+            unit=bands["unit"],
+            guessed=bands["guessed"],
+            labels=None if labels is None else np.asarray(labels, dtype=bands.get("labels_dtype")),
+        ),
+        bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
+        held_out=data["held_out"].values if "held_out" in data else None,
+        training_noise=data["training_noise"].values if "training_noise" in data else None,
+        recalibration=(stored[0], stored[1]) if stored else None,
+        **vectors,
+        **described,
+    )

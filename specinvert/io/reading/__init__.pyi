@@ -1,0 +1,22 @@
+from .describe import describe_file
+from .open import IN_MEMORY_BYTES, choose_reader, open_cube, open_dataset
+from .products import register_reader
+from .products.netcdf import open_group
+from .products.raster import open_gdal
+from .spectra_table import SUFFIXES
+from .swath import in_blocks, orthorectify, read_lookup
+
+__all__ = [
+    "IN_MEMORY_BYTES",
+    "SUFFIXES",
+    "choose_reader",
+    "describe_file",
+    "in_blocks",
+    "open_cube",
+    "open_dataset",
+    "open_gdal",
+    "open_group",
+    "orthorectify",
+    "read_lookup",
+    "register_reader",
+]

@@ -1,0 +1,138 @@
+"""What readers share: band metadata and geolocation put on a cube by the convention of `open_cube`, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import xarray as xr
+from affine import Affine
+
+from ...cubes import is_unknown
+from .lazy import Chunks, chunk_cube
+from .metadata import checked
+
+STORED = "stored"
+"""Key of a cube's `encoding` that tells in words how its numbers are stored."""
+
+Data = TypeVar("Data", xr.DataArray, xr.Dataset)
+
+
+def stored_as(array: xr.DataArray) -> str:
+    """How an array opened by xarray is stored in its file, in words."""
+    encoding = array.encoding
+    fill = encoding.get("_FillValue", encoding.get("missing_value"))
+    scale, offset = encoding.get("scale_factor", 1.0), encoding.get("add_offset", 0.0)
+    return stored_in_words(np.dtype(encoding.get("dtype", array.dtype)), [scale], [offset], [fill])
+
+
+def stored_in_words(
+    dtype: np.dtype, scales: Sequence[float], offsets: Sequence[float], nodata: Sequence[float | None]
+) -> str:
+    """How numbers are stored: their type, scale and offset where there are any, and what stands for no data.
+
+    One scale, offset and no-data value a band, or one for all.
+    """
+    scale, offset = _span(scales), _span(offsets)
+    formula = "" if scale == "1" else f" * {scale}"
+    formula += "" if offset == "0" else f" + {offset}"
+    known = [float(value) for value in nodata if value is not None]
+    parts = [dtype.name] + ([f"value = number{formula}"] if formula else [])
+    return ", ".join(parts + ([f"no data {_span(known)}"] if known else []))
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.7g}" if low == high or np.isnan(low) else f"({low:.7g} to {high:.7g})"
+
+
+def with_bands(
+    cube: xr.DataArray,
+    wavelength: np.ndarray,
+    unit: str | None,
+    path: Path,
+    fwhm: np.ndarray | None = None,
+    good: np.ndarray | None = None,
+) -> xr.DataArray:
+    """The cube with coordinates `wavelength`, `fwhm` and `good` along its dimension `wavelength`.
+
+    Parameters
+    ----------
+    cube : with a dimension `wavelength`, D bands.
+    wavelength : (D,) in `unit`.
+    unit : of wavelength and fwhm, as the file spells it; None where it does not tell.
+    path : the file, for messages.
+    fwhm : (D,) full width at half maximum, in `unit`.
+    good : (D,) False for bands listed as bad.
+
+    Raises
+    ------
+    ValueError : a list has not D entries; wavelengths are missing, repeated or in no unit of length.
+    """
+    size = cube.sizes["wavelength"]
+    for what, values in (("wavelengths", wavelength), ("widths (fwhm)", fwhm), ("marks of good bands", good)):
+        if values is not None and np.size(values) != size:
+            raise ValueError(
+                f"{path}: {np.size(values)} {what} for {size} bands; the file contradicts itself, get it anew"
+            )
+    attrs = {} if is_unknown(unit) else {"units": str(unit)}
+    coords = {"wavelength": ("wavelength", np.asarray(wavelength), {"long_name": "wavelength"} | attrs)}
+    if fwhm is not None:
+        coords["fwhm"] = ("wavelength", np.asarray(fwhm), {"long_name": "full width at half maximum"} | attrs)
+    if good is not None:
+        coords["good"] = ("wavelength", np.asarray(good) != 0, {"long_name": "band not listed as bad"})
+    return checked(cube.assign_coords(coords), path)
+
+
+def with_geolocation(cube: xr.DataArray, latitude: xr.DataArray, longitude: xr.DataArray, path: Path) -> xr.DataArray:
+    """The cube with two-dimensional coordinates `lat` and `lon`, in the blocks of the cube where it is lazy.
+
+    Raises ValueError where their dimensions are not the pixels' ones.
+    """
+    named = {"lat": ("latitude", "degrees_north", latitude), "lon": ("longitude", "degrees_east", longitude)}
+    for name, (standard_name, units, values) in named.items():
+        attrs = {"standard_name": standard_name, "long_name": standard_name, "units": units}
+        cube = with_pixel_coordinate(cube, name, values, attrs, path)
+    return cube
+
+
+def with_pixel_coordinate(
+    cube: xr.DataArray, name: str, values: xr.DataArray, attrs: Mapping[str, object], path: Path
+) -> xr.DataArray:
+    """The cube with one more coordinate over its pixels; ValueError where its dimensions are not the pixels' ones."""
+    expected = {dim: size for dim, size in cube.sizes.items() if dim != "wavelength"}
+    if dict(values.sizes) != expected:
+        raise ValueError(
+            f"{path}: {name} is over {dict(values.sizes)} where the pixels are over {expected}; get it anew"
+        )
+    blocks: Chunks = None
+    if cube.chunks is not None:
+        blocks = {str(dim): cube.chunksizes[dim][0] for dim in expected}
+    variable = chunk_cube(values.rename(name), blocks, whole="", path=str(path)).variable
+    variable.attrs = dict(attrs)
+    variable.encoding = {}
+    return cube.assign_coords({name: variable})
+
+
+def georeferenced(data: Data, crs: str | int, transform: Affine, what: str) -> Data:
+    """Data over (y, x) with CRS, transform and attributes of x and y where `data.rio` finds them.
+
+    Raises ValueError where `crs`, an EPSG code or text, is not understood; `what` it belongs to starts the message.
+    """
+    import rioxarray  # noqa: F401  (registers the .rio accessor)
+
+    try:
+        data = data.rio.write_crs(crs)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"{what}: CRS {str(crs)[:60]!r} is not understood ({error})") from error
+    made: Data = data.rio.write_transform(transform).rio.write_coordinate_system()
+    return made
+
+
+def rename_chunks(chunks: Chunks, old: str, new: str) -> Chunks:
+    """`chunks` as the caller gave them, with the file's name of a dimension replaced by that of the convention."""
+    if not isinstance(chunks, Mapping):
+        return chunks
+    return {new if name == old else name: length for name, length in chunks.items()}

@@ -1,0 +1,121 @@
+"""Arrays that stay in their file until a window of them is wanted.
+
+How a cube read from a file is cut into dask blocks: bands whole, blocks aligned with those of the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal
+from zlib import error as ZlibError
+
+import numpy as np
+import xarray as xr
+from dask.array.core import normalize_chunks
+from dask.base import tokenize
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+Key = tuple[int | slice, ...]
+
+
+class FileArray(BackendArray):
+    """An array that a function reads from a file, window by window; it pickles where the function does.
+
+    Parameters
+    ----------
+    shape : of the whole array.
+    dtype : of the whole array.
+    read : takes one slice of step 1 for each axis, and returns these values.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, read: Callable[[tuple[slice, ...]], np.ndarray]):
+        self.shape = shape
+        self.dtype = dtype
+        self._read = read
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
+        """Read what `key` selects."""
+        support = indexing.IndexingSupport.BASIC
+        values: np.ndarray = indexing.explicit_indexing_adapter(key, self.shape, support, self._window)
+        return values
+
+    def _window(self, key: Key) -> np.ndarray:
+        windows, rests = zip(*(_window(part, size) for part, size in zip(key, self.shape, strict=True)), strict=True)
+        return self._read(windows)[rests]
+
+
+def _window(part: int | slice, size: int) -> tuple[slice, int | slice]:
+    """The smallest window of step 1 that holds `part` of an axis, and `part` within that window."""
+    if not isinstance(part, slice):
+        index = int(part) % size
+        return slice(index, index + 1), 0
+    places = range(*part.indices(size))
+    if not places:
+        return slice(0, 0), slice(None)
+    return slice(min(places), max(places) + 1), slice(None, None, places.step)
+
+
+Chunks = Literal["auto"] | Mapping[str, int | Literal["auto"]] | None
+
+
+def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr.DataArray:
+    """Cut `array`, still unread, into dask blocks; with `chunks=None` read it into memory instead.
+
+    Parameters
+    ----------
+    array : an array backed by the file; `encoding["preferred_chunks"]` says how the file is cut.
+    chunks : "auto" keeps dimension `whole` in one block and sizes the others to dask's `array.chunk-size`,
+        counted in the floats that integers are decoded to;
+        a mapping gives block lengths by dimension (-1 or absent: whole).
+    whole : the band dimension.
+    path : the file, for names of tasks that change when the file does, and for messages.
+
+    Raises
+    ------
+    ValueError : `chunks` is none of these, or names a dimension that `array` lacks. Blocks that cannot be read raise
+        it, naming the file, when they are computed.
+    """
+    array = named_errors(array, path)
+    if chunks is None:
+        return array.load()
+    if isinstance(chunks, Mapping):
+        unknown = [name for name in chunks if name not in array.dims]
+        if unknown:
+            raise ValueError(f"chunks= names {unknown}, but the dimensions are {list(map(str, array.dims))}")
+        wanted = tuple(chunks.get(str(dim), -1) for dim in array.dims)
+    elif chunks == "auto":
+        wanted = tuple(-1 if dim == whole or not array.size else "auto" for dim in array.dims)
+    else:
+        raise ValueError(f"chunks={chunks!r} is not understood; use 'auto', a dict such as {{'y': 100}}, or None")
+    stored = array.encoding.get("preferred_chunks", {})
+    blocks = normalize_chunks(
+        wanted,
+        shape=array.shape,
+        dtype=np.result_type(array.dtype, np.float32),
+        previous_chunks=tuple(stored.get(dim, size) for dim, size in array.sizes.items()),
+    )
+    token = tokenize(path, os.stat(path).st_mtime_ns, array.name, blocks)
+    data = array.variable.chunk(dict(zip(array.dims, blocks, strict=True)), name=f"open_cube-{token}")
+    return array.copy(data=data.data)
+
+
+def named_errors(array: xr.DataArray, path: str) -> xr.DataArray:
+    """The array, whose reading tells the file that is damaged, whatever the library that reads it raises."""
+    read = partial(_read, array.variable, path)
+    return array.copy(data=indexing.LazilyIndexedArray(FileArray(array.shape, array.dtype, read)))
+
+
+def _read(variable: xr.Variable, path: str, window: tuple[slice, ...]) -> np.ndarray:
+    try:
+        return np.asarray(variable[window].values)
+    except PermissionError as error:
+        raise PermissionError(f"{path}: no permission to read this file") from error
+    except (OSError, RuntimeError, ValueError, LookupError, EOFError, ZlibError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        if reason.startswith(path):
+            raise
+        raise ValueError(
+            f"{path}: its values cannot be read, damaged or truncated ({reason}); copy it again"
+        ) from error

@@ -1,0 +1,5 @@
+"""`save_maps`: maps to netCDF, Zarr or GeoTIFF, whole or not at all."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,10 @@
+from .blocks import BlockProgress, side_folder
+from .geotiff import flag_name
+from .writers import save_maps
+
+__all__ = [
+    "BlockProgress",
+    "flag_name",
+    "save_maps",
+    "side_folder",
+]

@@ -1,0 +1,257 @@
+"""Datasets as files can hold them: types of their own spelled in plain ones, attributes as numbers and text.
+
+New netCDF files and Zarr stores with encodings of our own alone, open for the values of lazy maps."""
+
+from __future__ import annotations
+
+import json
+import numbers
+import os
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+import zarr
+from xarray.backends import NetCDF4DataStore
+from xarray.backends.common import ArrayWriter
+from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
+from xarray.indexes import PandasMultiIndex
+
+from ...cubes import native, require_known_sizes
+from .. import grid_mapping, refresh_transform
+from .blocks import Write
+
+_ENCODED = frozenset({"units", "calendar"})
+"""Attributes that the file has of times, from how they are encoded."""
+_RESERVED = frozenset(
+    {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
+)
+"""Attributes by which HDF5 and netCDF know dimensions."""
+
+
+def storable(maps: xr.Dataset, path: str | os.PathLike[str]) -> xr.Dataset:
+    """A copy of the maps in types, and with attributes, that files hold; values stay.
+
+    Numbers come in this machine's byte order, floats in single or double precision. What pandas has types of its own
+    for becomes numbers with NaN, times in UTC, or text (categories, intervals, periods). Attributes that are None are
+    left out, True and False become 1 and 0, dates and dicts text.
+
+    Raises
+    ------
+    ValueError : the maps are empty or of unknown size, have a MultiIndex, or a variable of no type that files hold.
+    """
+    shown = os.fspath(path)
+    for index in maps.xindexes.values():
+        if isinstance(index, PandasMultiIndex):
+            raise ValueError(
+                f"{shown}: files hold no MultiIndex, as there is along {index.dim!r}: save "
+                f"maps.unstack({index.dim!r}), or maps.reset_index({index.dim!r})"
+            )
+    if 0 in maps.sizes.values():
+        raise ValueError(f"{shown}: the maps are empty, their sizes are {dict(maps.sizes)}: select at least one pixel")
+    made = maps.copy()
+    for name, given in maps.variables.items():
+        what = f"{shown}: {name!r}"
+        require_known_sizes(maps[name], what)
+        variable = _plain(given, what)
+        if variable is not given:
+            made = (made.assign_coords if name in maps.coords else made.assign)({name: variable})
+        made[name].attrs = _plain_attrs(given.attrs, _RESERVED | _ENCODED if _is_time(variable) else _RESERVED)
+    made.attrs = _plain_attrs(maps.attrs)
+    return made
+
+
+def _plain(variable: xr.Variable, what: str) -> xr.Variable:
+    """The variable in a type that files hold; itself where it is."""
+    dtype: Any = variable.dtype
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return _with_values(variable, pd.DatetimeIndex(variable.data).tz_convert(None).values)
+    if not isinstance(dtype, np.dtype):
+        return _with_values(variable, _plain_objects(variable.values, what))
+    if dtype.kind in "cV":
+        raise ValueError(f"{what} holds {dtype} values, which files do not: drop it, or split it into plain numbers")
+    if dtype.kind == "f" and dtype.itemsize == 2:
+        return variable.astype(np.float32)
+    if dtype.kind in "iuf":
+        return native(variable)
+    if dtype.kind == "S":
+        return _with_values(variable, np.char.decode(variable.values, "utf-8", "replace"))
+    if dtype.kind == "O" and variable.chunks is None:
+        values = variable.values
+        plain = _plain_objects(values, what)
+        return variable if plain is values else _with_values(variable, plain)
+    return variable
+
+
+def _with_values(variable: xr.Variable, values: np.ndarray) -> xr.Variable:
+    return xr.Variable(variable.dims, values, variable.attrs, variable.encoding)
+
+
+def _plain_objects(values: np.ndarray, what: str) -> np.ndarray:
+    """Objects (*shape) as numbers or text where that is what they are; times of other calendars as they are."""
+    if values.dtype.kind != "O":
+        return values
+    there = ~pd.isnull(values)
+    kinds = {type(value) for value in values[there]}
+    if all(issubclass(kind, pd.Interval | pd.Period) for kind in kinds) and kinds:
+        return np.where(there, values.astype(str), "")
+    if all(issubclass(kind, numbers.Real | np.bool_) for kind in kinds) and kinds:
+        return np.where(there, values, np.nan).astype(np.float64)
+    if kinds == {date}:
+        return values.astype("datetime64[s]")
+    if all(issubclass(kind, str) for kind in kinds) or (len(kinds) == 1 and hasattr(next(iter(kinds)), "calendar")):
+        return values
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise ValueError(f"{what} holds {names}, which files do not hold together: make it text, as with .astype(str)")
+
+
+def _is_time(variable: xr.Variable) -> bool:
+    return variable.dtype.kind in "mM" or (variable.dtype.kind == "O" and hasattr(_first(variable), "calendar"))
+
+
+def _first(variable: xr.Variable) -> object:
+    return variable.values.ravel()[0] if variable.size else None
+
+
+def _plain_attrs(attrs: Mapping[Any, Any], without: frozenset[str] = _RESERVED) -> dict[Hashable, Any]:
+    """Attributes as files hold them: text, numbers, lists of one kind of them."""
+    kept = {str(key).replace("/", "_"): value for key, value in attrs.items() if value is not None}
+    return {key: _plain_attr(value) for key, value in kept.items() if key not in without}
+
+
+def _plain_attr(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return int(value)
+    if isinstance(value, list | tuple | np.ndarray | np.number | int | float):
+        return _plain_numbers(value)
+    return json.dumps(value, default=str) if isinstance(value, dict) else str(value)
+
+
+def _plain_numbers(value: Any) -> Any:
+    """A number or a list of them as it is, and so lists of texts; others as text."""
+    if isinstance(value, list | tuple) and value and all(isinstance(entry, str) for entry in value):
+        return list(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return json.dumps(value, default=str)
+    if array.dtype.kind in "iuf" and array.ndim < 2:
+        return value
+    if array.dtype.kind == "b":
+        return array.astype(np.int8)
+    return json.dumps(array.tolist(), default=str) if array.ndim else str(value)
+
+
+_PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
+
+
+@contextmanager
+def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Write]:
+    """A netCDF file of all that is in memory, and how to write the lazy variables.
+
+    Guarded by the lock that xarray reads netCDF files under. The one that it would combine with another for writing may
+    hold the same two in the other order, and a thread that reads a cube and one that writes wait for each other.
+    """
+    store = NetCDF4DataStore.open(  # type: ignore[no-untyped-call]
+        path, mode="w", format="NETCDF4", lock=NETCDF4_PYTHON_LOCK
+    )
+    try:
+        writer = ArrayWriter()  # type: ignore[no-untyped-call]
+        _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store, writer=writer)
+        targets = {target.variable_name: target for target in writer.targets}
+        for name, target in targets.items():
+            if target.shape and name not in maps.sizes:  # or the library takes the dimension for the variable
+                _cache_two_chunks(target.get_array())
+        yield lambda name, place, values: targets[name].__setitem__(place, values)
+    finally:
+        store.close()
+
+
+def _cache_two_chunks(variable: Any) -> None:
+    """Cache little, because blocks are written once; the library would hold 64 MB a variable."""
+    chunk = int(np.prod(variable.chunking(), dtype=np.int64)) * variable.dtype.itemsize
+    variable.set_var_chunk_cache(size=2 * chunk, preemption=1.0)
+
+
+@contextmanager
+def zarr_store(maps: xr.Dataset, path: Path) -> Iterator[Write]:
+    """A Zarr store of all that is in memory, and how to write the lazy variables."""
+    with warnings.catch_warnings():
+        # consolidated metadata are an extension that readers without it ignore
+        warnings.filterwarnings("ignore", message="Consolidated metadata")
+        encoded = _encoded(_with_strings(maps), _zarr_encoding)
+        encoded.to_zarr(path, mode="w-", consolidated=True, safe_chunks=False, compute=False)
+    group = zarr.open_group(path, mode="r+", use_consolidated=False)
+    arrays: dict[Any, Any] = {
+        name: group[str(name)] for name, variable in maps.variables.items() if variable.chunks is not None
+    }
+    yield lambda name, place, values: arrays[name].__setitem__(place, values)
+
+
+def _with_strings(maps: xr.Dataset) -> xr.Dataset:
+    """The maps with text as strings of any length: those of fixed length have no specification in Zarr."""
+    text = [name for name, variable in maps.variables.items() if variable.dtype.kind == "U"]
+    return maps.assign_coords({name: maps[name].astype(object) for name in text if name in maps.coords}).assign(
+        {name: maps[name].astype(object) for name in text if name not in maps.coords}
+    )
+
+
+def _encoded(maps: xr.Dataset, encoding: Callable[[xr.DataArray, bool], dict[str, Any]]) -> xr.Dataset:
+    """The maps with encodings of our own alone, and the grid mapping that they had."""
+    source = refresh_transform(maps)
+    encoded = source.copy()
+    encoded.encoding = {}
+    for name in encoded.variables:
+        original, array = source[name], encoded[name]
+        array.attrs = {key: value for key, value in original.attrs.items() if key not in _PACKING}
+        array.encoding = encoding(original, name in source.coords)
+        mapping = grid_mapping(source, original)
+        if mapping is not None:
+            array.encoding["grid_mapping"] = mapping
+        if name in original.dims and original.ndim > 1:
+            _name_coordinates(source, array)
+    return encoded
+
+
+def _name_coordinates(maps: xr.Dataset, array: xr.DataArray) -> None:
+    """List the auxiliary coordinates of a variable with the name of a dimension of its own: xarray lists none."""
+    mappings = {grid_mapping(maps, variable) for variable in maps.data_vars.values()}
+    beside = [str(name) for name in maps[array.name].coords if name not in maps.sizes and name not in mappings]
+    if beside:
+        array.encoding["coordinates"] = " ".join(beside)
+
+
+def _zarr_encoding(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
+    encoding = _fill_value(array, is_coordinate)
+    if array.chunks is not None:
+        encoding["chunks"] = tuple(max(sizes) for sizes in array.chunks)
+    return encoding
+
+
+def _netcdf_encoding(compression: int, array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
+    encoding = _fill_value(array, is_coordinate)
+    level = compression if array.dtype.kind == "f" and not is_coordinate else max(1, compression)
+    if array.ndim and array.dtype.kind in "fiub" and level:
+        encoding |= {"zlib": True, "complevel": level}
+    if array.chunks is not None:
+        encoding["chunksizes"] = tuple(max(sizes) for sizes in array.chunks)
+    if array.dtype.kind in "UO" and array.dims == (array.name,):
+        encoding["dtype"] = "S1"  # labels of a dimension as characters: a coordinate variable would be numeric
+    return encoding
+
+
+def _fill_value(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
+    if array.dtype.kind == "f" and not is_coordinate:
+        return {"_FillValue": array.dtype.type(np.nan)}
+    return {"_FillValue": None} if array.dtype.kind in "fiubmM" else {}

@@ -1,0 +1,62 @@
+"""What a model is, beside its file: theta of every member, bands, transforms, ranges, calibrations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .cubes import NM_PER_UNIT, Bands
+from .gllim.model import GLLiMParameters
+from .gllim.transforms import Transforms
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained model with its labels.
+
+    ``members`` are the fits of a committee, one where there is none; their parameters are ``transforms`` of the
+    physical ones. ``names`` and ``attrs`` are those of the physical parameters, ``low`` and ``high`` (L_t,) their
+    training ranges; ``log_tail`` is the log of the tail probability below which a spectrum is out of the domain (NaN
+    where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
+    inverter. Log-likelihoods are those of the first member. ``recalibration`` holds levels (M,) and, for each
+    parameter, the raw levels (L_t, M) of the posterior to ask for instead; ``training_noise`` the standard deviations
+    (D,) that training added to the spectra, ``held_out`` spectra (m, D) of training that ``log_tail`` is of,
+    ``training`` the history of the training set, a line for each step.
+    """
+
+    members: tuple[GLLiMParameters, ...]
+    transforms: Transforms
+    bands: Bands
+    spectra_name: str
+    spectra_units: str | None
+    names: list[str]
+    attrs: dict[str, dict[str, str]]
+    low: np.ndarray
+    high: np.ndarray
+    log_tail: float
+    n_samples: int
+    total_weight: float
+    log_likelihoods: np.ndarray
+    converged: bool
+    n_removed: int
+    bics: dict[int, float]
+    settings: dict[str, Any]
+    recalibration: tuple[np.ndarray, np.ndarray] | None = None
+    training_noise: np.ndarray | None = None
+    held_out: np.ndarray | None = None
+    training: str = ""
+
+    @property
+    def theta(self) -> GLLiMParameters:
+        """The first member."""
+        return self.members[0]
+
+    def band_coordinates(self) -> tuple[str, dict[str, Any]]:
+        """The band dimension and its coordinates, wavelengths in the unit of training."""
+        bands = self.bands
+        if bands.wavelength is not None and bands.unit is not None:
+            values = bands.wavelength / NM_PER_UNIT[bands.unit]
+            return bands.dim, {"wavelength": (bands.dim, values, {"units": bands.unit})}
+        return bands.dim, {} if bands.labels is None else {bands.dim: bands.labels}

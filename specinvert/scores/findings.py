@@ -1,0 +1,363 @@
+"""What a reader should know before trusting a model or its maps: findings in plain words, each with its number.
+
+Each finding says what was seen, how much of it, and what to do.  The limits are constants of this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ..cubes import Bands, percent
+from ..flags import FLAGS, NODATA
+from ..gllim.posterior import distance_at
+from ..model import Model
+
+LEAST_COVERAGE, MOST_COVERAGE = 0.80, 0.97
+"""Shares of truths in 90 % intervals below which these are too narrow, and above which too wide."""
+
+POOR_NRMSE = 0.8
+"""NRMSE from which a parameter is as good as not retrieved: at 1 the mean of the truth does as well."""
+
+LARGE_BIAS = 0.5
+"""Share of the RMSE that a bias has to be, to be told."""
+
+FEW_PAIRS = 200
+"""Fewer pairs of truth and estimate leave coverage uncertain by several percent."""
+
+SAMPLES_PER_UNKNOWN = 10
+"""Training samples that a component needs for each column of its affine map."""
+
+SAMPLES_PER_BAND = 2
+"""Training samples that a full covariance needs for each band."""
+
+FAR_OUT = 1.5
+"""How much greater the squared distance of held-out spectra may be than the model's noise explains."""
+
+CLEAN = 0.5
+"""Share of the noise added in training below which the misfit of test spectra says that they lack it."""
+
+FLAG_LIMITS = {
+    "partial_bands": 0.20,
+    "out_of_domain": 0.05,
+    "below_training_range": 0.05,
+    "above_training_range": 0.05,
+    "multimodal": 0.25,
+}
+"""Shares of the pixels with data above which a flag is told."""
+
+MUCH_NODATA = 0.5
+
+MISSING_SHARE = 0.05
+"""Share of the spectra with data in which a band may lack values."""
+
+_LEVEL = 0.01
+_FLAG_ADVICE = {
+    "partial_bands": "Look for bad bands in the cube. Estimates from the bands that are left are exact, but less sure; "
+    "if the same bands are missing everywhere, train without them.",
+    "out_of_domain": "The spectra are unlike those of training. Compare them with the training spectra: units, "
+    "calibration, a material or an illumination that was not simulated. Widen the simulations, or mask these pixels.",
+    "below_training_range": "Estimates there are extrapolated. Extend the training range, or declare the bound with a "
+    "transform such as log or logit.",
+    "above_training_range": "Estimates there are extrapolated. Extend the training range, or declare the bound with a "
+    "transform such as log or logit.",
+    "multimodal": "Several solutions fit these spectra, and the mean may lie between them. Ask for the outputs mode "
+    "and n_modes, or give what is known of a parameter with known=.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know: a ``title``, ``what`` was seen with its number, and what ``todo``; ``serious`` comes first."""
+
+    title: str
+    what: str
+    todo: str
+    serious: bool = False
+
+
+def model_findings(model: Model) -> list[Finding]:
+    """Findings of the training: convergence, components, latents, samples, and how far out held-out spectra lie."""
+    theta, settings = model.theta, model.settings
+    found = [*_convergence(model)]
+    if model.n_removed:
+        found.append(
+            Finding(
+                "Components were removed",
+                f"{model.n_removed} components degenerated in training and are gone; {theta.n_components} are left.",
+                "Train with fewer components or more samples, or with another start (init, n_init).",
+            )
+        )
+    tried = list(model.bics)
+    if settings.get("n_latent") == "bic" and len(tried) > 1 and theta.n_latent == max(tried) > 0:
+        found.append(
+            Finding(
+                "The number of latent dimensions is the largest tried",
+                f"BIC chose {theta.n_latent} of {', '.join(map(str, sorted(tried)))}, the end of the search.",
+                "Raise max_latent: more latent dimensions may describe the spectra better.",
+            )
+        )
+    found += _sizes(model)
+    found += _held_out(model)
+    if model.bands.guessed:
+        found.append(
+            Finding(
+                "The unit of the wavelengths was guessed",
+                f"Training gave none, and {model.bands.unit} was taken from their values.",
+                "Set the units attribute of the wavelength coordinate and train again.",
+            )
+        )
+    return found
+
+
+def band_findings(spectra: np.ndarray, bands: Bands, of: str) -> list[Finding]:
+    """Findings on the bands of spectra (n, D): values that are missing, and bands that never vary."""
+    spectra = spectra[np.isfinite(spectra).any(axis=1)]
+    finite = np.isfinite(spectra)
+    missing = finite.mean(axis=0) < 1.0 - MISSING_SHARE if len(spectra) else np.zeros(bands.size, dtype=bool)
+    found = []
+    if missing.any():
+        share = 1.0 - finite[:, missing].mean()
+        found.append(
+            Finding(
+                f"Bands of the {of} are missing",
+                f"{int(missing.sum())} of {bands.size} bands lack values, in {percent(share)} of the spectra with "
+                f"data on average: {_names(bands, missing)}.",
+                "Check the bad-band list. Leave bands out of training that the sensor does not deliver.",
+            )
+        )
+    still = finite.all(axis=0) & (spectra == spectra[:1]).all(axis=0) & (len(spectra) > 1)
+    if still.any():
+        found.append(
+            Finding(
+                f"Bands of the {of} never vary",
+                f"{int(still.sum())} of {bands.size} bands have one value in all spectra: {_names(bands, still)}.",
+                "Leave these bands out: they say nothing, and may be a fill value.",
+            )
+        )
+    return found
+
+
+def evaluation_findings(evaluation: xr.Dataset) -> list[Finding]:
+    """Findings of an evaluation, as `GLLiMInverter.evaluate` returns it: errors and coverage of the parameters."""
+    scores = {key: _by_parameter(evaluation, key) for key in ("nrmse", "rmse", "bias", "coverage_90", "n")}
+    found = []
+    empty = [name for name, count in scores["n"].items() if count == 0]
+    if empty:
+        todo = "Check that the test set has finite values of them, and spectra with enough valid bands."
+        found.append(Finding(f"Not evaluated: {_listed(empty)}", "No pair of truth and estimate is left.", todo, True))
+    found += _errors(scores)
+    found += _coverage(scores["coverage_90"])
+    least = int(evaluation["n"].min())
+    if 0 < least < FEW_PAIRS:
+        found.append(
+            Finding(
+                "The test set is small",
+                f"{least} pairs of truth and estimate leave the share in 90 % intervals uncertain by "
+                f"{percent(2 * np.sqrt(0.09 / least))}.",
+                f"Evaluate on {FEW_PAIRS} simulations or more.",
+            )
+        )
+    return found
+
+
+def noise_findings(misfit: float, added: np.ndarray | None) -> list[Finding]:
+    """Whether test spectra, of this median RMSE of the fit, lack the noise (D,) that training added to its own."""
+    if added is None or not misfit < CLEAN * (noise := float(np.sqrt(np.mean(added**2)))):
+        return []
+    return [
+        Finding(
+            "The test spectra lack the noise of training",
+            f"They are fitted to {misfit:.2g} in the median, and training added noise of {noise:.2g}.",
+            "Add the same noise to them (--add-noise, or specinvert.nuisance.apply) and evaluate again: what is said "
+            "of coverage here does not hold for spectra with noise, and a recalibration on such spectra makes "
+            "intervals too narrow.",
+            serious=True,
+        )
+    ]
+
+
+def map_findings(shares: Mapping[str, float]) -> list[Finding]:
+    """Findings on maps, of the shares of all pixels that have each flag."""
+    nodata = shares.get(FLAGS[NODATA], 0.0)
+    if nodata >= 1.0:
+        todo = "Check nodata values, band matching and min_valid_bands; no parameter was estimated anywhere."
+        return [Finding("The maps are empty", "All pixels are flagged as no data.", todo, True)]
+    found = []
+    if nodata > MUCH_NODATA:
+        todo = "Check that the fill value and the mask are right."
+        found.append(Finding("Much of the scene has no data", f"{percent(nodata)} of the pixels.", todo))
+    for name, limit in FLAG_LIMITS.items():
+        share = shares.get(name, 0.0) / (1.0 - nodata)
+        if share > limit:
+            title = f"Many pixels are flagged: {name.replace('_', ' ')}"
+            what = f"{percent(share)} of the pixels with data have this flag; more than {percent(limit)} is unusual."
+            found.append(Finding(title, what, _FLAG_ADVICE[name], name == "out_of_domain" and share > 0.5))
+    return found
+
+
+def other_model(source: str, model_id: str) -> list[Finding]:
+    """A finding where maps say in their ``source`` that another model made them."""
+    found = re.search(r"GLLiM model (\w+)", source)
+    if found is None or found[1] == model_id:
+        return []
+    what = f"They name model {found[1]}, and this report is on model {model_id}."
+    return [Finding("The maps come from another model", what, "Report on the model that made them.", True)]
+
+
+def _convergence(model: Model) -> list[Finding]:
+    if model.converged:
+        return []
+    curve, tol = np.asarray(model.log_likelihoods), model.settings.get("tol", 0.0)
+    gain = (curve[-1] - curve[-2]) / model.total_weight if curve.size > 1 else np.nan
+    asked = f"tol = {tol:g}" if tol else "tol = 0, which never stops it"
+    return [
+        Finding(
+            "Training did not converge",
+            f"EM stopped after {curve.size} iterations; the last gained {gain:.3g} nats a sample, with {asked}.",
+            f"Raise max_iter (now {model.settings.get('max_iter')}), or tol if so small a gain does not matter.",
+        )
+    ]
+
+
+def _sizes(model: Model) -> list[Finding]:
+    theta, n = model.theta, model.n_samples
+    each, unknowns = n / theta.n_components, theta.A.shape[2] + 1
+    found = []
+    if each < SAMPLES_PER_UNKNOWN * unknowns:
+        found.append(
+            Finding(
+                "Few training samples for each component",
+                f"{n} samples for {theta.n_components} components are {each:.0f} each; an affine map of {unknowns} "
+                f"columns wants {SAMPLES_PER_UNKNOWN * unknowns}.",
+                "Simulate more spectra, or train with fewer components.",
+            )
+        )
+    counted = n if theta.constraints.tied_sigma else each
+    if theta.constraints.sigma == "full" and counted < SAMPLES_PER_BAND * theta.n_bands:
+        found.append(
+            Finding(
+                "Few training samples for a full noise covariance",
+                f"{counted:.0f} samples estimate each covariance of {theta.n_bands} bands.",
+                "Use sigma='diag' or 'iso' with latent dimensions, tied_sigma=True, or more samples.",
+            )
+        )
+    return found
+
+
+def _held_out(model: Model) -> list[Finding]:
+    level, n_bands = model.log_tail, model.theta.n_bands
+    if np.isnan(level):
+        return [
+            Finding(
+                "The domain of the model is not known",
+                f"{model.n_samples} training samples are too few to hold some out: no pixel is ever flagged as out of "
+                "domain.",
+                "Simulate more spectra.",
+            )
+        ]
+    expected = np.log(_LEVEL)
+    ratio = distance_at(level, n_bands) / distance_at(float(expected), n_bands) if level < expected else 1.0
+    if ratio <= FAR_OUT:
+        return []
+    full = model.theta.constraints.sigma == "full"
+    return [
+        Finding(
+            "Spectra held out of training fit much worse than the model expects",
+            f"One in a hundred lies {ratio:.3g} times as far from the model, in squared distance, as its noise allows "
+            f"(log tail probability {level:.4g}, {expected:.3g} if the noise were right).",
+            "The full noise covariance fits the training samples too closely: use sigma='diag' or 'iso' with latent "
+            "dimensions, tied_sigma=True, or more samples."
+            if full
+            else "The maps are too coarse or the noise too simple: try more components, more latent dimensions, or a "
+            "noise a band (sigma='diag').",
+            ratio > FAR_OUT**2,
+        )
+    ]
+
+
+def _errors(scores: Mapping[str, Mapping[str, float]]) -> list[Finding]:
+    found = []
+    poor = {name: f"{score:.3g}" for name, score in scores["nrmse"].items() if score > POOR_NRMSE}
+    if poor:
+        found.append(
+            Finding(
+                f"Not retrievable from these spectra: {_listed(poor)}",
+                f"The NRMSE is {_each(poor)}; 1 is no better than always giving the mean.",
+                "Do not map it, or give the model more to see it by: other bands, less noise, parameters that are "
+                "known at inversion.",
+                True,
+            )
+        )
+    for side, sign in (("high", 1.0), ("low", -1.0)):
+        biased = {
+            name: f"{bias:.3g} ({percent(abs(bias) / scores['rmse'][name])} of the RMSE)"
+            for name, bias in scores["bias"].items()
+            if sign * bias > LARGE_BIAS * scores["rmse"][name] > 0
+        }
+        if biased:
+            found.append(
+                Finding(
+                    f"Estimated too {side}: {_listed(biased)}",
+                    f"The bias is {_each(biased)}.",
+                    "The test spectra differ from the training spectra in a way that moves these estimates: compare "
+                    "noise, ranges and nuisances of the two.",
+                )
+            )
+    return found
+
+
+def _coverage(shares: Mapping[str, float]) -> list[Finding]:
+    narrow = {name: percent(share) for name, share in shares.items() if share < LEAST_COVERAGE}
+    wide = {name: percent(share) for name, share in shares.items() if share > MOST_COVERAGE}
+    recalibrate = (
+        "Recalibrate on simulations held out of training (specinvert recalibrate, or inverter.recalibrate), or train "
+        "with more components"
+    )
+    found = []
+    if narrow:
+        found.append(
+            Finding(
+                f"Uncertainties are too small: {_listed(narrow)}",
+                f"90 % intervals hold only this share of the truths: {_each(narrow)}.",
+                f"{recalibrate}, with latent dimensions for what else varies, or with the sensor's noise.",
+                True,
+            )
+        )
+    if wide:
+        found.append(
+            Finding(
+                f"Uncertainties are too large: {_listed(wide)}",
+                f"90 % intervals hold this share of the truths: {_each(wide)}.",
+                f"{recalibrate}.",
+            )
+        )
+    return found
+
+
+def _by_parameter(evaluation: xr.Dataset, key: str) -> dict[str, float]:
+    pairs = zip(evaluation["parameter"].values, evaluation[key].values, strict=True)
+    return {str(name): float(value) for name, value in pairs}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _each(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{value} for {name}" for name, value in values.items())
+
+
+def _names(bands: Bands, which: Any) -> str:
+    places = np.flatnonzero(which)
+    shown = (
+        [f"number {i}" for i in places[:6]]
+        if bands.wavelength is None
+        else [f"{bands.wavelength[i]:.5g} nm" for i in places[:6]]
+    )
+    return ", ".join(shown) + (f" and {places.size - 6} more" if places.size > 6 else "")

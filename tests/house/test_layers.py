@@ -1,0 +1,190 @@
+"""The house of CONTRIBUTING: wings in layers, arrows that point down only, and the mathematics standing alone."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "specinvert"
+WINGS = (
+    "__main__",
+    "cli",
+    "accessor",
+    "view",
+    "model_selection",
+    "figures",
+    "inverter",
+    "scores",
+    "io.writing",
+    "io.reading",
+    "io",
+    "model",
+    "physics",
+    "nuisance",
+    "cubes",
+    "flags",
+    "baselines",
+    "gllim",
+    "gllim.em",
+    "gllim.posterior",
+    "gllim.transforms",
+    "gllim.mixtures",
+    "gllim.model",
+    "gllim.core",
+    "interrupts",
+    "_version",
+)
+"""From the top down; the package's own __init__ is above them all. A module belongs to the longest that holds it."""
+APART = {frozenset(("io.reading", "io.writing")), frozenset(("gllim.posterior", "gllim.em"))}
+"""Neither of a pair imports the other, though one stands above."""
+ALLOWED = {
+    "gllim": {"numpy", "scipy", "sklearn", "numba", "threadpoolctl"},
+    "cubes": {"numpy", "xarray", "dask", "distributed", "threadpoolctl", "lazy_loader"},
+}
+"""What a layer may import besides the standard library and the layers below; other layers may import anything."""
+MOST_FILES, MOST_MODULES, MOST_LINES = 166, 15, 500
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def names(path: Path) -> tuple[str, ...]:
+    """The dotted name of a file's module, in parts."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def imports(path: Path, nodes: Iterator[ast.AST] | None = None) -> Iterator[tuple[str, ...]]:
+    """Everything that a file imports, in functions and for type checking too, as absolute dotted names in parts."""
+    package = names(path) if path.name == "__init__.py" else names(path)[:-1]
+    for node in nodes or ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            base += tuple(node.module.split(".")) if node.module else ()
+            yield from ((*base, alias.name) for alias in node.names)
+
+
+def wing(name: tuple[str, ...]) -> str | None:
+    """The wing of a dotted name of the package; None for the package itself."""
+    inner = ".".join(name[1:])
+    holding = [known for known in WINGS if inner == known or inner.startswith(f"{known}.")]
+    return max(holding, key=len, default=None)
+
+
+def crossing(path: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """What a file imports of other wings: its own wing, the other, and the name."""
+    own = wing(names(path))
+    for name in imports(path):
+        if name[0] == "specinvert" and own is not None and wing(name) != own:
+            yield own, wing(name) or "", name
+
+
+def test_every_module_belongs_to_a_wing() -> None:
+    assert {wing(names(path)) for path in MODULES if len(names(path)) > 1} == set(WINGS)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(names(path)))
+def test_imports_point_down(path: Path) -> None:
+    if wing(names(path)) is None:
+        return assert_package_imports(path)
+    for own, target, name in crossing(path):
+        assert target, f"{own} imports {'.'.join(name)} of the package above it"
+        assert WINGS.index(target) > WINGS.index(own), f"{own} imports {'.'.join(name)} from above"
+        assert frozenset((own, target)) not in APART, f"{own} imports {'.'.join(name)}"
+    return None
+
+
+def assert_package_imports(path: Path) -> None:
+    """The package's __init__ imports the accessor when it is imported, and before it what meets Ctrl-C meanwhile."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    eager = [name[1:] for name in imports(path, iter(tree.body)) if name[0] == "specinvert"]
+    assert eager == [("interrupts", "leave_quietly_on_interrupt"), ("accessor",), ("_version", "__version__")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(names(path)))
+def test_only_public_names_of_other_wings_are_imported_and_from_where_they_are_listed(path: Path) -> None:
+    for own, target, name in crossing(path):
+        folder = PACKAGE.joinpath(*target.split("."))
+        if folder.is_dir() and target != "physics":
+            whole = ("specinvert", *target.split("."))
+            if name == whole:
+                continue
+            assert name[:-1] == whole, f"{own} reaches into {'.'.join(name[:-1])}"
+            listed = importlib.import_module(f"specinvert.{target}").__all__
+            assert name[-1] in listed, f"{'.'.join(name)} is not listed"
+        assert not name[-1].startswith("_") or name[-1] == "__version__", f"{own} imports {'.'.join(name)}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(names(path)))
+def test_low_layers_import_only_what_they_may(path: Path) -> None:
+    own = (wing(names(path)) or "").split(".")[0]
+    foreign = {name[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"specinvert", "__future__"}
+    assert foreign <= ALLOWED.get(own, foreign)
+
+
+def test_rooms_are_few_and_of_a_size_to_live_in() -> None:
+    folders = Counter(path.parent.relative_to(PACKAGE) for path in MODULES if path.name != "__init__.py")
+    assert not {str(folder): count for folder, count in folders.items() if count > MOST_MODULES}
+    lines = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert not {path: count for path, count in lines.items() if count > MOST_LINES}
+    assert len(MODULES) <= MOST_FILES
+
+
+def test_an_arrow_that_points_up_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "specinvert"
+    (package / "gllim" / "em").mkdir(parents=True)
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", package)
+    for source in (
+        "from ...cubes import bands",
+        "def f():\n    from specinvert.model import Model",
+        "import specinvert.inverter",
+        "from ... import cubes",
+        "from ... import __version__",
+        "from ..estimator import GLLiM",
+        "from .. import GLLiM",
+        "from ..posterior import Posterior",
+    ):
+        path = package / "gllim" / "em" / "wrong.py"
+        path.write_text(source)
+        with pytest.raises(AssertionError, match=r"gllim\.em imports"):
+            test_imports_point_down(path)
+    path.write_text("import xarray")
+    with pytest.raises(AssertionError):
+        test_low_layers_import_only_what_they_may(path)
+
+
+ALONE = """
+import sys, types
+for blocked in ("xarray", "dask", "rioxarray", "rasterio", "netCDF4", "matplotlib", "click"):
+    sys.modules[blocked] = None
+package = types.ModuleType("specinvert")
+package.__path__ = [sys.argv[1]]
+sys.modules["specinvert"] = package
+import numpy as np
+from specinvert.gllim import GLLiM
+rng = np.random.default_rng(0)
+t = rng.normal(size=(80, 2))
+y = t @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(80, 6))
+model = GLLiM(2, n_latent=1, max_iter=5, tol=0.0, random_state=0).fit(y, t)
+assert np.abs(model.predict(y) - t).mean() < 0.2
+assert all(not name.startswith("specinvert.") or name.startswith("specinvert.gllim") for name in sys.modules)
+print("alone")
+"""
+
+
+def test_gllim_fits_and_predicts_where_xarray_and_dask_are_blocked() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ALONE, str(PACKAGE)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "alone"), done.stderr
+
+
+def test_importing_the_package_loads_no_layer_but_the_accessor() -> None:
+    code = "import sys, specinvert; print(sorted(n for n in sys.modules if n.startswith('specinvert.')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "['specinvert._version', 'specinvert.accessor', 'specinvert.interrupts']"

@@ -1,0 +1,222 @@
+"""Committees: members of their own, whose posteriors are averaged as the weights say, saved and resumed like one."""
+
+import warnings
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.special import logsumexp, softmax
+
+from labelled import PARAMETERS, QUICK, assert_close, fitted, make_cube, make_training, refuses
+from specinvert import GLLiMInverter, load_inverter
+
+OUTPUTS = ("mean", "std", "cov", "q05", "ci90", "hdi90", "mode", "n_modes", "entropy", "log_evidence", "flag")
+ARRAYS = ("pi", "c", "Gamma", "A", "b", "Sigma")
+
+
+@cache
+def committee(weights: str = "equal", n_latent: int = 0) -> GLLiMInverter:
+    """Three members; do not change it."""
+    inverter = GLLiMInverter(n_latent=n_latent, n_ensemble=3, ensemble_weights=weights, **QUICK)
+    return inverter.fit(make_training())
+
+
+def alone(inverter: GLLiMInverter, member: int) -> GLLiMInverter:
+    """One member as an inverter."""
+    theta = inverter.members_[member]
+    one = GLLiMInverter(n_latent=theta.n_latent)
+    one.model_ = replace(inverter.model_, members=(theta,), log_tail=np.nan)
+    return one
+
+
+def conditions() -> dict[str, Any]:
+    known = xr.DataArray(np.where(np.arange(6) % 2, 0.6, np.nan), dims="x")
+    return {"noise": xr.DataArray(np.linspace(0.0, 0.05, 5), dims="y"), "known": {"dust": known}}
+
+
+def holed_cube() -> xr.DataArray:
+    cube = make_cube()
+    cube.values[0, 0, 2] = cube.values[0, 1, [0, 3, 7]] = np.nan
+    return cube
+
+
+def assert_same_members(actual: GLLiMInverter, expected: GLLiMInverter) -> None:
+    assert len(actual.members_) == len(expected.members_)
+    for one, other in zip(actual.members_, expected.members_, strict=True):
+        for name in ARRAYS:
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_members_are_different_fits_of_which_the_first_are_the_parameters() -> None:
+    members = committee().members_
+    assert len(members) == 3
+    assert committee().parameters_ is members[0]
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        assert not np.allclose(members[i].A, members[j].A, rtol=1e-3)
+
+
+@pytest.mark.parametrize("n_latent", [0, 1])
+@pytest.mark.parametrize("weights", ["equal", "evidence"])
+@pytest.mark.parametrize("given", ["nothing", "noise and known"])
+def test_a_committee_s_posterior_is_the_average_of_its_members(weights: str, n_latent: int, given: str) -> None:
+    inverter, options = committee(weights, n_latent), {} if given == "nothing" else conditions()
+    outputs = ("mean", "std", "cov", "log_evidence", "residual")
+    maps = inverter.invert(holed_cube(), outputs=outputs, **options)
+    parts = [alone(inverter, m).invert(holed_cube(), outputs=outputs, **options) for m in range(3)]
+    evidence = np.stack([part["log_evidence"].values for part in parts])
+    shares = np.full_like(evidence, 1.0 / 3.0) if weights == "equal" else softmax(evidence, axis=0)
+    means = np.stack([np.stack([part[name].values for name in PARAMETERS], axis=-1) for part in parts])
+    mean = np.einsum("myx,myxi->yxi", shares, means)
+    gap = means - mean
+    within = np.stack([part["covariance"].values for part in parts]) + gap[..., :, None] * gap[..., None, :]
+    cov = np.einsum("myx,myxij->yxij", shares, within)
+    residual = np.einsum("myx,myxb->yxb", shares, np.stack([part["residual"].values for part in parts]))
+    for i, name in enumerate(PARAMETERS):
+        np.testing.assert_allclose(maps[name], mean[..., i], rtol=1e-10)
+        np.testing.assert_allclose(maps[f"{name}_std"], np.sqrt(cov[..., i, i]), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(maps["covariance"], cov, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(maps["log_evidence"], logsumexp(evidence, axis=0) - np.log(3.0), rtol=1e-10)
+    np.testing.assert_allclose(maps["residual"], residual, rtol=1e-8, atol=1e-12)
+
+
+def test_the_weights_make_a_difference() -> None:
+    equal, evidence = (committee(weights).invert(make_cube()) for weights in ("equal", "evidence"))
+    assert_same_members(committee("equal"), committee("evidence"))
+    assert float(abs(equal["water"] - evidence["water"]).max()) > 1e-3
+
+
+def test_the_posterior_holds_the_components_of_all_members() -> None:
+    found = committee("evidence").posterior(holed_cube(), **conditions())
+    parts = [alone(committee(), m).posterior(holed_cube(), **conditions()) for m in range(3)]
+    shares = softmax(np.stack([part["log_evidence"].values for part in parts], axis=-1), axis=-1)
+    weights = np.concatenate([shares[..., m : m + 1] * part["weight"].values for m, part in enumerate(parts)], axis=-1)
+    np.testing.assert_allclose(found["weight"], weights, rtol=1e-9, atol=1e-300)
+    joined = xr.concat([part[["mean", "covariance"]] for part in parts], "component")
+    assert_close(found[["mean", "covariance"]], joined.transpose(*found["covariance"].dims))
+
+
+def test_simulated_spectra_are_the_average_of_the_members() -> None:
+    parameters = make_training(5)[PARAMETERS]
+    found = committee().simulate(parameters)
+    parts = [alone(committee(), m).simulate(parameters) for m in range(3)]
+    np.testing.assert_allclose(found, np.mean(parts, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", ["equal", "evidence"])
+def test_a_saved_committee_is_loaded_to_the_same_bits(tmp_path: Path, weights: str) -> None:
+    committee(weights).to_netcdf(tmp_path / "model.nc")
+    loaded = load_inverter(tmp_path / "model.nc")
+    assert_same_members(loaded, committee(weights))
+    assert (loaded.n_ensemble, loaded.ensemble_weights) == (3, weights)
+    assert loaded.model_id == committee(weights).model_id != committee(weights, 1).model_id
+    expected = committee(weights).invert(holed_cube(), outputs=OUTPUTS)
+    assert_close(loaded.invert(holed_cube(), outputs=OUTPUTS), expected, rtol=0.0)
+
+
+@pytest.mark.parametrize("weights", ["equal", "evidence"])
+def test_lazy_maps_of_a_committee_are_those_of_numpy(weights: str) -> None:
+    expected = committee(weights).invert(holed_cube(), outputs=OUTPUTS, **conditions())
+    maps = committee(weights).invert(holed_cube().chunk(y=2, x=5), outputs=OUTPUTS, **conditions())
+    maps = maps.compute()
+    ends = [f"{name}_hdi90_{end}" for name in PARAMETERS for end in ("lower", "upper")]
+    assert_close(maps.drop_vars(ends), expected.drop_vars(ends), rtol=1e-7)
+    for lower, upper in zip(ends[::2], ends[1::2], strict=True):  # rounding chooses among intervals equally short
+        np.testing.assert_allclose(maps[upper] - maps[lower], expected[upper] - expected[lower], rtol=2e-3)
+
+
+def test_graphs_of_the_two_weightings_have_names_of_their_own() -> None:
+    cube = make_cube().chunk(y=2)
+    names = {committee(weights).invert(cube)["water"].data.name for weights in ("equal", "evidence")}
+    assert len(names | {alone(committee(), 0).invert(cube)["water"].data.name}) == 3
+
+
+@pytest.mark.parametrize("chunks", [None, 40])
+def test_training_a_committee_twice_gives_the_same_bits(chunks: int | None) -> None:
+    training = make_training() if chunks is None else make_training().chunk(sample=chunks)
+    fits = [GLLiMInverter(n_ensemble=3, **QUICK).fit(training) for _ in range(2)]
+    assert_same_members(*fits)
+    assert fits[0].model_.log_tail == fits[1].model_.log_tail
+    other = GLLiMInverter(n_ensemble=3, **{**QUICK, "random_state": 1}).fit(training)
+    assert other.model_id != fits[0].model_id
+
+
+def test_one_member_is_the_fit_without_a_committee() -> None:
+    single = GLLiMInverter(n_ensemble=1, **QUICK).fit(make_training())
+    assert single.model_id == fitted().model_id
+    assert_close(single.invert(make_cube()), fitted().invert(make_cube()), rtol=0.0)
+
+
+def test_all_members_have_the_latents_that_bic_chose() -> None:
+    inverter = GLLiMInverter(n_latent="bic", max_latent=2, n_ensemble=3, **QUICK).fit(make_training())
+    assert {theta.n_latent for theta in inverter.members_} == {inverter.n_latent_}
+    assert set(inverter.bics_) == {0, 1, 2}
+
+
+def test_latents_of_a_committee_are_refused() -> None:
+    with refuses(ValueError, "latents", "members are not comparable"):
+        committee(n_latent=1).invert(make_cube(), outputs=("mean", "latent"))
+    latent = xr.DataArray(np.zeros((5, 1)), dims=("sample", "latent"))
+    with refuses(ValueError, "latents", "simulate without latent="):
+        committee(n_latent=1).simulate(make_training(5)[PARAMETERS], latent)
+
+
+@pytest.mark.parametrize("n_ensemble", [0, -1, 1.5, True, "3", None])
+def test_n_ensemble_must_be_a_count(n_ensemble: Any) -> None:
+    with refuses(ValueError, f"n_ensemble={n_ensemble!r}", "integer, 1 or more"):
+        GLLiMInverter(n_ensemble=n_ensemble)
+
+
+def test_weights_of_another_name_are_refused() -> None:
+    with refuses(ValueError, "ensemble_weights='bic'", "'equal', 'evidence'"):
+        GLLiMInverter(n_ensemble=2, ensemble_weights="bic")
+
+
+def test_a_committee_starts_from_no_model_and_no_responsibilities() -> None:
+    with refuses(ValueError, "n_ensemble=2", "not a model"):
+        GLLiMInverter(n_ensemble=2, init=fitted().parameters_).fit(make_training())
+    with refuses(ValueError, "responsibilities", "n_ensemble > 1"):
+        GLLiMInverter(n_ensemble=2, **QUICK).fit(make_training(), responsibilities=np.full((150, 3), 1.0 / 3.0))
+
+
+class Stop(Exception):
+    """Raised in the middle of a run."""
+
+
+@pytest.mark.parametrize("chunks", [None, 40])
+@pytest.mark.parametrize("label", ["member 1, L_w = 1", "member 3, L_w = 1"])
+def test_a_stopped_committee_resumes_to_the_same_bits(tmp_path: Path, label: str, chunks: int | None) -> None:
+    training = make_training() if chunks is None else make_training().chunk(sample=chunks)
+    settings: dict[str, Any] = {**QUICK, "max_iter": 12, "n_latent": 1, "n_ensemble": 3}
+    path = tmp_path / "checkpoint.nc"
+
+    def stop(run: str, iteration: int, log_likelihood: float) -> None:
+        if run == label and iteration == 7:
+            raise Stop
+
+    with pytest.raises(Stop):
+        GLLiMInverter(**settings).fit(training, checkpoint=path, progress=stop)
+    assert path.exists()
+    done: list[tuple[str, int]] = []
+    resumed = GLLiMInverter(**settings)
+    resumed.fit(training, checkpoint=path, progress=lambda run, i, _: done.append((run, i)))
+    first = min(i for run, i in done if run == label)
+    assert first == 5
+    assert_same_members(resumed, GLLiMInverter(**settings).fit(training))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_names_the_member() -> None:
+    seen: set[str] = set()
+    GLLiMInverter(n_ensemble=2, **QUICK).fit(make_training(), progress=lambda run, *_: seen.add(run))
+    assert seen == {"member 1, L_w = 0", "member 2, L_w = 0"}
+
+
+def test_members_in_threads_leave_the_filters_of_warnings_as_they_were() -> None:
+    before = list(warnings.filters)
+    for seed in range(3):
+        GLLiMInverter(3, n_ensemble=6, tol=1.0, random_state=seed).fit(make_training())
+        assert list(warnings.filters) == before

@@ -1,0 +1,152 @@
+"""Sentinel-2: small files in the sensor's true layout give the one cube convention."""
+
+import pickle
+from pathlib import Path
+
+import dask
+import numpy as np
+import pytest
+import rasterio
+from affine import Affine
+
+from sensor_products import SAFE, UTM, edit, image_of, safe, write_jp2, write_tif
+from specinvert.io.reading.open import choose_reader, open_cube
+
+
+@pytest.mark.parametrize(
+    ("values", "width"),
+    [
+        ("0 0.5 1 0.5 0", 4.0),
+        ("0 0 1 1 0 0", 4.0),
+        ("0.1 0.9 1 0.3", 2 * (1 + 0.4 / 0.8 + 0.5 / 0.7)),
+        ("1 1 0", None),
+        ("0 0 0", None),
+    ],
+)
+def test_the_width_of_a_band_is_that_of_its_response_in_the_metadata(
+    tmp_path: Path, values: str, width: float | None
+) -> None:
+    root = safe(tmp_path, satellite="Sentinel-2C")
+    assert "fwhm" not in open_cube(root).coords
+    response = f'<Spectral_Response><STEP unit="nm">2</STEP><VALUES>{values}</VALUES></Spectral_Response>'
+    edit(root / "MTD_MSIL2A.xml", "</Spectral_Information>", response + "</Spectral_Information>")
+    cube = open_cube(root)
+    if width is None:
+        assert "fwhm" not in cube.coords
+        return
+    np.testing.assert_allclose(cube.fwhm, width)
+    assert cube.fwhm.attrs["comment"] == "from the responses in the metadata"
+
+
+@pytest.mark.parametrize("give", ["folder", "metadata"])
+def test_a_safe_folder_gives_the_bands_of_20_m_with_offset_and_b08_averaged(tmp_path: Path, give: str) -> None:
+    root = safe(tmp_path)
+    cube = open_cube(root if give == "folder" else root / "MTD_MSIL2A.xml")
+    assert cube.dims == ("y", "x", "wavelength")
+    assert cube.dtype == np.float32
+    names = ["B01", "B02", "B05", "B08", "B8A", "B12"]
+    assert cube.band_name.values.tolist() == names
+    assert cube.chunks[2] == (6,)
+    assert (np.diff(cube.wavelength) > 0).all()
+    assert cube.wavelength.values[[0, -1]].tolist() == [442.2, 2185.7]
+    assert cube.fwhm.values[-1] == 185
+    assert cube.attrs == {"sensor": "Sentinel-2B"}
+    assert cube.rio.crs == UTM
+    assert cube.rio.transform() == Affine(20.0, 0.0, 300000.0, 0.0, -20.0, 5900040.0)
+    computed = cube.compute()
+    assert np.isnan(computed.values[0, 0, [0, 1]]).all()
+    np.testing.assert_allclose(computed.values[0, 1, 1], (2000 + 1 - 1001) / 1e4, rtol=1e-5)
+    fine = 8000.0 + np.arange(64).reshape(8, 8)
+    fine[0, 0] = np.nan
+    means = np.nanmean(fine.reshape(4, 2, 4, 2), axis=(1, 3))
+    np.testing.assert_allclose(computed.values[..., 3], (means - 1007) / 1e4, rtol=1e-5)
+
+
+def test_a_safe_folder_gives_its_10_m_bands_on_request(tmp_path: Path) -> None:
+    cube = open_cube(safe(tmp_path), variable="10m")
+    assert cube.band_name.values.tolist() == ["B02", "B08"]
+    assert cube.sizes["y"] == 8
+    with pytest.raises(ValueError, match=r"lists no 60m images"):
+        open_cube(tmp_path / SAFE, variable="60m")
+    with pytest.raises(ValueError, match=r"variable='30m' is no pixel size; use one of 10m, 20m, 60m"):
+        open_cube(tmp_path / SAFE, variable="30m")
+
+
+def test_products_before_baseline_04_have_no_offset(tmp_path: Path) -> None:
+    cube = open_cube(safe(tmp_path, baseline="03.01"))
+    np.testing.assert_allclose(cube.values[0, 1, 1], 2001 / 1e4, rtol=1e-5)
+
+
+def test_a_safe_cube_is_lazy_chunked_at_will_and_pickles(tmp_path: Path) -> None:
+    root = safe(tmp_path)
+    whole = open_cube(root, chunks=None)
+    assert isinstance(whole.data, np.ndarray)
+    cube = open_cube(root, chunks={"y": 2, "wavelength": 3})
+    assert cube.chunks == ((2, 2), (4,), (3, 3))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(cube)).values, whole.values)
+    with dask.config.set({"array.chunk-size": "100B"}):
+        small = open_cube(root)
+    assert small.chunks[2] == (6,)
+    assert len(small.chunks[0]) > 1
+    np.testing.assert_array_equal(small.values, whole.values)
+    with pytest.raises(ValueError, match=r"chunks= names \['line'\]"):
+        open_cube(root, chunks={"line": 2})
+    with pytest.raises(ValueError, match="chunks='all' is not understood"):
+        open_cube(root, chunks="all")
+
+
+def test_saturated_pixels_are_no_data(tmp_path: Path) -> None:
+    root = safe(tmp_path)
+    image = image_of(root, "B05", "20m")
+    values = np.full((1, 4, 4), 60000, np.uint16)
+    values[0, 1, 1] = 65535
+    write_jp2(image, values, 20.0)
+    band = open_cube(root).values[..., 2]
+    assert np.argwhere(np.isnan(band)).tolist() == [[1, 1]]
+
+
+def test_a_satellite_without_a_table_has_the_wavelengths_of_its_metadata(tmp_path: Path) -> None:
+    root = safe(tmp_path, satellite="Sentinel-2C")
+    cube = open_cube(root)
+    assert cube.wavelength.values[:3].tolist() == [440, 450, 480]
+    assert "fwhm" not in cube.coords
+    edit(root / "MTD_MSIL2A.xml", "<Spectral_Information .*</Spectral_Information>", "")
+    with pytest.raises(ValueError, match="no central wavelengths, which 'Sentinel-2C' needs"):
+        open_cube(root)
+
+
+def test_a_stack_of_sentinel_2_bands_has_their_wavelengths_and_no_other_layer(tmp_path: Path) -> None:
+    values = np.full((4, 3, 3), 2500, np.int16)
+    values[:, 0, 0] = 0
+    path = write_tif(tmp_path / "stack.tif", values, names=["B12", "SCL", "B8A", "B2"])
+    assert choose_reader(path)[1].name == "sentinel2"
+    cube = open_cube(path, chunks={"wavelength": 1})
+    assert cube.band_name.values.tolist() == ["B12", "B8A", "B02"]
+    assert cube.wavelength.values.tolist() == [2202.4, 864.7, 492.4]
+    assert cube.attrs["sensor"] == "Sentinel-2"
+    assert "divided by 10000; no offset" in cube.attrs["comment"]
+    assert "wavelengths of Sentinel-2A" in cube.attrs["comment"]
+    assert np.isnan(cube.values[0, 0]).all()
+    np.testing.assert_allclose(cube.values[1, 1], 0.25, rtol=1e-6)
+
+
+def test_a_stack_keeps_the_scale_and_the_satellite_that_it_tells(tmp_path: Path) -> None:
+    path = write_tif(tmp_path / "S2B_20230413.tif", np.full((2, 3, 3), 3000, np.uint16), names=["B03", "B08"])
+    with rasterio.open(path, "r+") as file:
+        file.scales, file.offsets = [1e-4, 1e-4], [-0.1, -0.1]
+    cube = open_cube(path)
+    assert cube.attrs == {"sensor": "Sentinel-2B"}
+    assert cube.wavelength.values.tolist() == [559.0, 832.9]
+    np.testing.assert_allclose(cube.values, 0.2, rtol=1e-6)
+    floats = open_cube(write_tif(tmp_path / "S2A.tif", np.full((1, 2, 2), 0.3, np.float32), names=["B03"]))
+    assert floats.attrs == {"sensor": "Sentinel-2A"}
+    np.testing.assert_allclose(floats.values, 0.3)
+
+
+def test_bands_called_b1_and_b2_alone_are_not_taken_for_sentinel_2_unless_asked(tmp_path: Path) -> None:
+    path = write_tif(tmp_path / "camera.tif", np.ones((2, 3, 3), np.float32), names=["B1", "B2"])
+    assert open_cube(path).dims == ("y", "x", "band")
+    assert open_cube(path, reader="sentinel2").wavelength.values.tolist() == [442.7, 492.4]
+    other = write_tif(tmp_path / "other.tif", np.ones((2, 3, 3), np.float32), names=["red", "nir"])
+    with pytest.raises(ValueError, match="bands are called red, nir, which are not the names of Sentinel-2"):
+        open_cube(other, reader="sentinel2")

@@ -1,0 +1,87 @@
+"""A file is written whole or not at all."""
+
+import os
+
+import dask.array as da
+import numpy as np
+import pytest
+import rioxarray  # noqa: F401  (registers .rio)
+import xarray as xr
+
+from files import maps_of
+from specinvert.io.atomic import atomic_path
+from specinvert.io.writing.writers import save_maps
+
+pytestmark = pytest.mark.filterwarnings(
+    # rioxarray still multiplies affine transforms with *
+    "ignore:Use `@` matmul:PendingDeprecationWarning"
+)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def failing_maps():
+    def fail(block):
+        raise Interrupted
+
+    broken = da.ones((4, 5), chunks=2, dtype=np.float32).map_blocks(fail, meta=np.empty((0, 0), np.float32))
+    return xr.Dataset({"water": (("y", "x"), broken)})
+
+
+@pytest.mark.parametrize("name", ["maps.nc", "maps.tif"])
+@pytest.mark.parametrize("earlier", [None, b"earlier result"])
+def test_a_computation_that_fails_leaves_what_was_there(tmp_path, name, earlier):
+    if earlier is not None:
+        (tmp_path / name).write_bytes(earlier)
+    with pytest.raises(Interrupted):
+        save_maps(failing_maps(), tmp_path / name)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == ({} if earlier is None else {name: earlier})
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    ("name", "writer"), [("maps.nc", "xarray.backends.NetCDF4DataStore.open"), ("maps.tif", "rasterio.open")]
+)
+def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch, name, writer, lazy):
+    def interrupted(path, *args, **kwargs):
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_maps(maps_of(lazy=lazy), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flag_file_that_fails_takes_the_maps_with_it(tmp_path):
+    (tmp_path / "maps_flag.tif").mkdir()
+    with pytest.raises(ValueError, match=r"maps_flag\.tif: is a directory"):
+        save_maps(maps_of(), tmp_path / "maps.tif")
+    assert [p.name for p in tmp_path.iterdir()] == ["maps_flag.tif"]
+
+
+def test_the_place_is_checked_before_anything_is_computed(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileNotFoundError, match=r"directory .*nowhere does not exist"):
+        save_maps(failing_maps(), tmp_path / "nowhere" / "maps.nc")
+    with pytest.raises(ValueError, match="is a file, not a directory"):
+        save_maps(failing_maps(), tmp_path / "file" / "maps.nc")
+    monkeypatch.setattr(os, "access", lambda *args: False)
+    with pytest.raises(PermissionError, match="no permission to write in"):
+        save_maps(failing_maps(), tmp_path / "maps.nc")
+
+
+def test_atomic_path_appears_only_on_success_and_follows_links(tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    link.symlink_to(target)
+    with atomic_path(link) as temporary:
+        temporary.write_text("new")
+        assert target.read_text() == "old"
+        assert temporary.parent == tmp_path
+        assert temporary.suffix == ".txt"
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.txt", "target.txt"]
