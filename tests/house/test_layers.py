@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -125,6 +126,13 @@ def test_low_layers_import_only_what_they_may(path: Path) -> None:
     own = (wing(names(path)) or "").split(".")[0]
     foreign = {name[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"specinvert", "__future__"}
     assert foreign <= ALLOWED.get(own, foreign)
+
+
+def test_contributing_shows_every_wing_in_their_order() -> None:
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \|", text, re.MULTILINE)
+    shown = [name for row in rows for name in re.findall(r"`([\w.]+)`", row) if name in WINGS]
+    assert shown == [name for name in WINGS if name != "__main__"]
 
 
 def test_rooms_are_few_and_of_a_size_to_live_in() -> None:
