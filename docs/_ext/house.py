@@ -1,9 +1,8 @@
 """Draws docs/images/house.png, the wings of the package by floors: ``python docs/_ext/house.py``.
 
-Whatever is imported lies on a lower floor. A box has the name of a wing, its files and its lines; an arrow is an import.
+Whatever is imported lies on a lower floor. A box has the name of a wing, its files and lines; an arrow is an import.
 """
 
-import ast
 import sys
 from collections import defaultdict
 from pathlib import Path
