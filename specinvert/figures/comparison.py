@@ -39,10 +39,8 @@ def plot_comparison(table: xr.Dataset, score: str = "nrmse") -> Figure:
 
     Parameters
     ----------
-    table
-        The result of `comparison.compare`.
-    score
-        One of `comparison.SCORES`.
+    table : the result of `comparison.compare`.
+    score : one of `comparison.SCORES`.
 
     Returns
     -------
@@ -50,10 +48,8 @@ def plot_comparison(table: xr.Dataset, score: str = "nrmse") -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If there is no such score.
+    ImportError : matplotlib is missing.
+    ValueError : there is no such score.
 
     Examples
     --------
@@ -142,8 +138,7 @@ def plot_ranking(table: xr.Dataset) -> Figure:
 
     Parameters
     ----------
-    table
-        The result of `ranking.rank` for two models or more.
+    table : the result of `ranking.rank` for two models or more.
 
     Returns
     -------
@@ -151,10 +146,8 @@ def plot_ranking(table: xr.Dataset) -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the table holds no difference, as that of one model.
+    ImportError : matplotlib is missing.
+    ValueError : the table holds no difference, as that of one model.
 
     Examples
     --------
@@ -233,10 +226,8 @@ def plot_selection(table: xr.Dataset, criterion: str = "bic") -> Figure:
 
     Parameters
     ----------
-    table
-        The table of :func:`specinvert.select_model`.
-    criterion
-        `"bic"`, `"aic"` or `"icl"`, drawn less that of the best; or `"held_out"`.
+    table : the table of :func:`specinvert.select_model`.
+    criterion : `"bic"`, `"aic"` or `"icl"`, drawn less that of the best; or `"held_out"`.
 
     Returns
     -------
@@ -244,10 +235,8 @@ def plot_selection(table: xr.Dataset, criterion: str = "bic") -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If there is no such criterion, or the table holds no number of it.
+    ImportError : matplotlib is missing.
+    ValueError : there is no such criterion, or the table holds no number of it.
     """
     best = best_of(table, criterion)
     scores = scores_of(table, criterion)

@@ -56,25 +56,20 @@ def plot_evaluation(estimates: xr.Dataset, truth: xr.Dataset, evaluation: xr.Dat
 
     Parameters
     ----------
-    estimates
-        Estimated parameters, any dimensions, with error bars from `<parameter>_std` where present.
-    truth
-        True parameters on the same grid.
-    evaluation
-        The result of `metrics.evaluation`; its `parameter` coordinate says which panels to draw.
+    estimates : estimated parameters, any dimensions, with error bars from `<parameter>_std` where present.
+    truth : true parameters on the same grid.
+    evaluation : the result of `metrics.evaluation`; its `parameter` coordinate says which panels to draw.
 
     Returns
     -------
     A matplotlib Figure; up to 3000 pairs are points, evenly spaced 400 of them with error bars of one standard
-    deviation, and more pairs a density.  Axes are logarithmic where all values, true and estimated, are positive and
+    deviation, and more pairs a density. Axes are logarithmic where all values, true and estimated, are positive and
     span more than two decades.
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If a parameter is missing, or the grids differ.
+    ImportError : matplotlib is missing.
+    ValueError : a parameter is missing, or the grids differ.
 
     Examples
     --------
@@ -159,16 +154,14 @@ _LEAST_HEIGHT = 1.6
 def plot_calibration(pit: xr.Dataset, bins: int = 20) -> Figure:
     """Draw calibration, a row a parameter: the histogram of PIT values, and coverage against level.
 
-    Grey bands hold 99 % of what calibrated posteriors give, bin by bin and level by level, for independent
-    simulations.  A curve below the diagonal says that intervals are too narrow, one above that they are too wide.
+    Grey bands hold 99 % of what calibrated posteriors give, bin by bin and level by level, for independent simulations.
+    A curve below the diagonal says that intervals are too narrow, one above that they are too wide.
 
     Parameters
     ----------
-    pit
-        PIT values (the posterior's CDF at the true value), a variable a parameter, any dimensions, lazy or not,
-        NaN where there is no estimate.
-    bins
-        Number of bins of the histogram.
+    pit : PIT values (the posterior's CDF at the true value), a variable a parameter, any dimensions, lazy or not, NaN
+        where there is no estimate.
+    bins : number of bins of the histogram.
 
     Returns
     -------
@@ -176,10 +169,8 @@ def plot_calibration(pit: xr.Dataset, bins: int = 20) -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If `bins` is below 1, or `pit` holds no variable or a value outside [0, 1].
+    ImportError : matplotlib is missing.
+    ValueError : `bins` is below 1, or `pit` holds no variable or a value outside [0, 1].
 
     Examples
     --------

@@ -88,19 +88,14 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 15
 
     Parameters
     ----------
-    figure
-        A matplotlib Figure.
-    path
-        Where to; the suffix (.png, .pdf, .svg, ...) decides the format.
-    dpi
-        Dots an inch, for raster formats.
+    figure : a matplotlib Figure.
+    path : where to; the suffix (.png, .pdf, .svg, ...) decides the format.
+    dpi : dots an inch, for raster formats.
 
     Raises
     ------
-    ValueError
-        If matplotlib does not know the suffix.
-    OSError
-        If the folder does not exist or cannot be written.
+    ValueError : matplotlib does not know the suffix.
+    OSError : the folder does not exist or cannot be written.
 
     Examples
     --------

@@ -79,35 +79,30 @@ class _Placing:
 def plot_maps(maps: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None) -> Figure:
     """Draw parameter maps: a row a parameter; true, estimated, uncertainty and quality flag side by side.
 
-    True and estimated maps share their colour limits, the 2nd to 98th percentile of both together.  NaN is
-    grey.  A pixel with several flags takes the colour of the first; the shares in the legend count them all,
-    over every pixel.  Pixels have the shape that evenly spaced coordinates give them, degrees of longitude
-    shortened as at the middle latitude; without such coordinates they are square.  Maps more than twice as wide as
-    high stand one below the other, and those beyond six to one are drawn compressed, which the figure says.  Colours
-    are logarithmic where all values are positive and span more than two decades.
-    Coordinates of one value, such as the time of ``maps.isel(time=0)``, are told above the maps.
+    True and estimated maps share their colour limits, the 2nd to 98th percentile of both together. NaN is grey. A pixel
+    with several flags takes the colour of the first; the shares in the legend count them all, over every pixel. Pixels
+    have the shape that evenly spaced coordinates give them, degrees of longitude shortened as at the middle latitude;
+    without such coordinates they are square. Maps more than twice as wide as high stand one below the other, and those
+    beyond six to one are drawn compressed, which the figure says. Colours are logarithmic where all values are positive
+    and span more than two decades. Coordinates of one value, such as the time of ``maps.isel(time=0)``, are told above
+    the maps.
 
     Parameters
     ----------
-    maps
-        Two-dimensional estimates, with `<parameter>_std` and `quality_flag` (with CF `flag_masks` and
-        `flag_meanings`) where they are to be drawn.  Lazy variables are computed together.
-    truth
-        True maps on the same grid, or None.
-    parameters
-        Which to draw, in order; by default all that `maps` (and `truth`) hold, less those known in advance (std 0
-        everywhere), which a line above the maps names with their values.
+    maps : two-dimensional estimates, with `<parameter>_std` and `quality_flag` (with CF `flag_masks` and
+        `flag_meanings`) where they are to be drawn. Lazy variables are computed together.
+    truth : true maps on the same grid, or None.
+    parameters : which to draw, in order; by default all that `maps` (and `truth`) hold, less those known in advance
+        (std 0 everywhere), which a line above the maps names with their values.
 
     Returns
     -------
-    A matplotlib Figure; see `save_figure`.  Above 2000 pixels a side, every second, third, ... is drawn.
+    A matplotlib Figure; see `save_figure`. Above 2000 pixels a side, every second, third, ... is drawn.
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If a parameter is missing, a map is not two-dimensional, or the grids differ.
+    ImportError : matplotlib is missing.
+    ValueError : a parameter is missing, a map is not two-dimensional, or the grids differ.
 
     Examples
     --------

@@ -79,13 +79,10 @@ def plot_results(
 
     Parameters
     ----------
-    results
-        Estimates along one dimension or two, with their intervals, deviations and flags.  Dimensions of size 1 do
+    results : estimates along one dimension or two, with their intervals, deviations and flags. Dimensions of size 1 do
         not count: images of one row or column are drawn as rows.
-    truth
-        True values on the same grid, or None.
-    parameters
-        Which to draw, in order; by default all that `results` (and `truth`) hold.
+    truth : true values on the same grid, or None.
+    parameters : which to draw, in order; by default all that `results` (and `truth`) hold.
 
     Returns
     -------
@@ -93,10 +90,8 @@ def plot_results(
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If a parameter is missing, has neither one dimension nor two, or the grids differ.
+    ImportError : matplotlib is missing.
+    ValueError : a parameter is missing, has neither one dimension nor two, or the grids differ.
 
     Examples
     --------

@@ -74,25 +74,16 @@ def write_report(
 
     Parameters
     ----------
-    path
-        The page to write; it appears whole or not at all.
-    inverter
-        A trained `GLLiMInverter`.
-    maps
-        What `invert` gave, along one dimension or two, to be drawn with the shares of their flags; lazy or not.
-    test
-        Spectra and true parameters, as `GLLiMInverter.evaluate` takes them.  Figures show at most 20000 of them, a
+    path : the page to write; it appears whole or not at all.
+    inverter : a trained `GLLiMInverter`.
+    maps : what `invert` gave, along one dimension or two, to be drawn with the shares of their flags; lazy or not.
+    test : spectra and true parameters, as `GLLiMInverter.evaluate` takes them. Figures show at most 20000 of them, a
         fixed random choice; tables are of all.
-    training
-        The training set, to be drawn.
-    truth
-        True maps on the grid of `maps`, drawn beside them.
-    title
-        Heading of the page.
-    noise
-        Noise of the test spectra beyond that of training: a number, or one a band of the test set.
-    band_dim, tolerance
-        As in `GLLiMInverter.invert`, for the test set.
+    training : the training set, to be drawn.
+    truth : true maps on the grid of `maps`, drawn beside them.
+    title : heading of the page.
+    noise : noise of the test spectra beyond that of training: a number, or one a band of the test set.
+    band_dim, tolerance : as in `GLLiMInverter.invert`, for the test set.
 
     Returns
     -------
@@ -100,12 +91,9 @@ def write_report(
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the inverter is not fitted, or data do not fit the model.
-    OSError
-        If the folder does not exist or cannot be written.
+    ImportError : matplotlib is missing.
+    ValueError : the inverter is not fitted, or data do not fit the model.
+    OSError : the folder does not exist or cannot be written.
 
     Examples
     --------

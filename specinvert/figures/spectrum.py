@@ -53,8 +53,8 @@ def needed_outputs(model: Model) -> list[str]:
 def marginals(model: Model, posterior: xr.Dataset, found: xr.Dataset) -> list[Marginal]:
     """Densities of all parameters, of the ``posterior`` of one spectrum and the outputs ``found`` for it.
 
-    A transformed parameter t of z has the density of z at z(t), divided by dt/dz.  Of a part of a composition there
-    is none in closed form: it is constant between the quantiles of ``STEP_LEVELS``.
+    A transformed parameter t of z has the density of z at z(t), divided by dt/dz. Of a part of a composition there is
+    none in closed form: it is constant between the quantiles of ``STEP_LEVELS``.
     """
     made = []
     for i, name in enumerate(model.names):
@@ -126,21 +126,17 @@ def plot_spectrum(
 ) -> Figure:
     """Draw one spectrum with the model's fit and residuals, and the posterior of each parameter.
 
-    The fit is the spectrum of the posterior mean of parameters and latents (output ``residual``).  The grey band
-    about the residuals is two standard deviations to each side: of the model's noise, that of each component counted
-    by its weight, and of `noise`.  Densities are those of the posterior mixture (eq. JGMM_inverse_map) in physical
-    units, before any recalibration; the strip below each shows mean and 90 % interval in the range of training.
+    The fit is the spectrum of the posterior mean of parameters and latents (output ``residual``). The grey band about
+    the residuals is two standard deviations to each side: of the model's noise, that of each component counted by its
+    weight, and of `noise`. Densities are those of the posterior mixture (eq. JGMM_inverse_map) in physical units,
+    before any recalibration; the strip below each shows mean and 90 % interval in the range of training.
 
     Parameters
     ----------
-    inverter
-        A trained `GLLiMInverter`.
-    spectrum
-        One spectrum; dimensions beside the bands have size 1.
-    noise, known, band_dim, tolerance
-        As in `GLLiMInverter.invert`; for one spectrum.
-    truth
-        True values of parameters by name, to be marked; others are left out.
+    inverter : a trained `GLLiMInverter`.
+    spectrum : one spectrum; dimensions beside the bands have size 1.
+    noise, known, band_dim, tolerance : as in `GLLiMInverter.invert`; for one spectrum.
+    truth : true values of parameters by name, to be marked; others are left out.
 
     Returns
     -------
@@ -148,10 +144,8 @@ def plot_spectrum(
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the inverter is not fitted, there is more than one spectrum, too few of its bands are valid, or a
+    ImportError : matplotlib is missing.
+    ValueError : the inverter is not fitted, there is more than one spectrum, too few of its bands are valid, or a
         parameter is known by an interval.
 
     Examples

@@ -69,26 +69,21 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
 
     Parameters
     ----------
-    table
-        Estimates along one dimension, lazy or not.  Its coordinate, where it is one of numbers or dates, is the
-        horizontal axis, else the rows are numbered.  Rows with a `quality_flag` are ringed.
-    truth
-        True values on the same rows, or None.
-    parameters
-        Which to draw, in order; by default all that `table` (and `truth`) hold, less those known in advance (std 0
-        everywhere), which a line above the panels names with their values.
+    table : estimates along one dimension, lazy or not. Its coordinate, where it is one of numbers or dates, is the
+        horizontal axis, else the rows are numbered. Rows with a `quality_flag` are ringed.
+    truth : true values on the same rows, or None.
+    parameters : which to draw, in order; by default all that `table` (and `truth`) hold, less those known in advance
+        (std 0 everywhere), which a line above the panels names with their values.
 
     Returns
     -------
-    A matplotlib Figure; see `save_figure`.  Of more than 5000 rows, every second, third, ... is drawn.  Axes of
+    A matplotlib Figure; see `save_figure`. Of more than 5000 rows, every second, third, ... is drawn. Axes of
     parameters are logarithmic where all values are positive and span more than two decades.
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If a parameter is missing, is not one-dimensional, or the rows of the truth differ.
+    ImportError : matplotlib is missing.
+    ValueError : a parameter is missing, is not one-dimensional, or the rows of the truth differ.
 
     Examples
     --------

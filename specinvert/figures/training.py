@@ -43,14 +43,12 @@ def plot_training(
     """Draw a training set: percentiles of its spectra band by band, and the histogram of each parameter.
 
     Percentiles are of at most 4000 spectra, a random choice that is always the same; of lazy spectra only these are
-    read.  Histograms are of all samples, on a logarithmic axis where all are positive and span more than two decades.
+    read. Histograms are of all samples, on a logarithmic axis where all are positive and span more than two decades.
 
     Parameters
     ----------
-    training
-        Spectra and parameters as `GLLiMInverter.fit` takes them.
-    spectra, parameters, band_dim
-        As in `GLLiMInverter.fit`, with its defaults.
+    training : spectra and parameters as `GLLiMInverter.fit` takes them.
+    spectra, parameters, band_dim : as in `GLLiMInverter.fit`, with its defaults.
 
     Returns
     -------
@@ -58,10 +56,8 @@ def plot_training(
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the spectra are not to be found, are empty, or a parameter is missing or no number.
+    ImportError : matplotlib is missing.
+    ValueError : the spectra are not to be found, are empty, or a parameter is missing or no number.
 
     Examples
     --------
@@ -93,8 +89,7 @@ def plot_convergence(inverter: GLLiMInverter) -> Figure:
 
     Parameters
     ----------
-    inverter
-        A trained `GLLiMInverter`; of a committee, the first member is drawn.
+    inverter : a trained `GLLiMInverter`; of a committee, the first member is drawn.
 
     Returns
     -------
@@ -102,10 +97,8 @@ def plot_convergence(inverter: GLLiMInverter) -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the inverter is not fitted.
+    ImportError : matplotlib is missing.
+    ValueError : the inverter is not fitted.
 
     Examples
     --------

@@ -1,15 +1,14 @@
 """Whether posteriors are as wide as they say, from PIT values.
 
-The probability integral transform (PIT) of a simulation is its posterior's CDF at the true value, F(t).  Over
-simulations drawn from the prior, spectra with all their noise, PIT values of calibrated posteriors are uniform
-on [0, 1]: this is simulation-based calibration (Talts et al., 2018, arXiv:1804.06788), with F(t) in place of the
-rank of the truth among posterior draws.  Nothing else is needed, so every function here takes PIT values: a
-Dataset with one variable a parameter, any dimensions, lazy or not, NaN where there is no estimate.  Lazy input is
-computed once and held in memory, eight bytes a value.
+The probability integral transform (PIT) of a simulation is its posterior's CDF at the true value, F(t). Over
+simulations drawn from the prior, spectra with all their noise, PIT values of calibrated posteriors are uniform on
+[0, 1]: this is simulation-based calibration (Talts et al., 2018, arXiv:1804.06788), with F(t) in place of the rank of
+the truth among posterior draws. Nothing else is needed, so every function here takes PIT values: a Dataset with one
+variable a parameter, any dimensions, lazy or not, NaN where there is no estimate. Lazy input is computed once and held
+in memory, eight bytes a value.
 
-Bands and p-values assume independent simulations; pixels of one scene are not.  Calibration is that of each
-parameter by itself and on average over the simulations, not in every corner of the prior.  Imports NumPy, SciPy
-and xarray only.
+Bands and p-values assume independent simulations; pixels of one scene are not. Calibration is that of each parameter by
+itself and on average over the simulations, not in every corner of the prior. Imports NumPy, SciPy and xarray only.
 
 The correction of posteriors that are not as wide as they say, from PIT values (:mod:`.calibration`)."""
 
@@ -36,22 +35,19 @@ def coverage(pit: xr.Dataset, levels: Sequence[float] = LEVELS) -> xr.Dataset:
 
     Parameters
     ----------
-    pit
-        PIT values, a variable a parameter.
-    levels
-        Probabilities that intervals claim to hold, from 0 to 1.  A truth is inside the interval of level
-        0.9 where its PIT is in [0.05, 0.95].
+    pit : PIT values, a variable a parameter.
+    levels : probabilities that intervals claim to hold, from 0 to 1. A truth is inside the interval of level 0.9 where
+        its PIT is in [0.05, 0.95].
 
     Returns
     -------
-    Dataset over (parameter, level), in memory: `coverage`, the share of truths inside, and `standard_error`,
-    the binomial one that the coverage of a calibrated posterior has, sqrt(level (1 - level) / n).  A coverage
-    below its level says that intervals are too narrow.  NaN for a parameter without values.
+    Dataset over (parameter, level), in memory: `coverage`, the share of truths inside, and `standard_error`, the
+    binomial one that the coverage of a calibrated posterior has, sqrt(level (1 - level) / n). A coverage below its
+    level says that intervals are too narrow. NaN for a parameter without values.
 
     Raises
     ------
-    ValueError
-        If `levels` is empty or one is outside [0, 1], or `pit` holds no variable or a value outside [0, 1].
+    ValueError : `levels` is empty or one is outside [0, 1], or `pit` holds no variable or a value outside [0, 1].
 
     Examples
     --------
@@ -83,22 +79,19 @@ def pit_histogram(pit: xr.Dataset, bins: int = 20) -> xr.Dataset:
 
     Parameters
     ----------
-    pit
-        PIT values, a variable a parameter.
-    bins
-        Number of bins from 0 to 1, at least 1.
+    pit : PIT values, a variable a parameter.
+    bins : number of bins from 0 to 1, at least 1.
 
     Returns
     -------
-    Dataset over (parameter, bin), in memory: `density`, 1 where as many values are in the bin as expected;
-    over parameter: `band_lower` and `band_upper`, between which 99 % of densities of a bin of uniform values
-    are, and `n`, the number of values.  The coordinates `bin`, `bin_lower` and `bin_upper` are centres and
-    edges.  High at both ends: posteriors too narrow; high in the middle: too wide; a slope: biased.
+    Dataset over (parameter, bin), in memory: `density`, 1 where as many values are in the bin as expected; over
+    parameter: `band_lower` and `band_upper`, between which 99 % of densities of a bin of uniform values are, and `n`,
+    the number of values. The coordinates `bin`, `bin_lower` and `bin_upper` are centres and edges. High at both ends:
+    posteriors too narrow; high in the middle: too wide; a slope: biased.
 
     Raises
     ------
-    ValueError
-        If `bins` is below 1, or `pit` holds no variable or a value outside [0, 1].
+    ValueError : `bins` is below 1, or `pit` holds no variable or a value outside [0, 1].
 
     Examples
     --------
@@ -135,21 +128,19 @@ def uniformity(pit: xr.Dataset) -> xr.Dataset:
 
     Parameters
     ----------
-    pit
-        PIT values, a variable a parameter.
+    pit : PIT values, a variable a parameter.
 
     Returns
     -------
-    Dataset over parameter, in memory: `ks_statistic`, the largest distance between the CDF of the PIT values
-    and that of uniform ones (Kolmogorov-Smirnov), `ks_p`, its p-value, `mean` and `variance` of the PIT values
-    and `n`, their number.  Uniform values have mean 1/2, and estimates that are too low a larger one; they have
-    variance 1/12, and posteriors that are too narrow a larger one.  With many values, `ks_p` is small for
-    departures too small to matter: read `ks_statistic`.  All but `n` are NaN for a parameter without values.
+    Dataset over parameter, in memory: `ks_statistic`, the largest distance between the CDF of the PIT values and that
+    of uniform ones (Kolmogorov-Smirnov), `ks_p`, its p-value, `mean` and `variance` of the PIT values and `n`, their
+    number. Uniform values have mean 1/2, and estimates that are too low a larger one; they have variance 1/12, and
+    posteriors that are too narrow a larger one. With many values, `ks_p` is small for departures too small to matter:
+    read `ks_statistic`. All but `n` are NaN for a parameter without values.
 
     Raises
     ------
-    ValueError
-        If `pit` holds no variable or a value outside [0, 1].
+    ValueError : `pit` holds no variable or a value outside [0, 1].
 
     Examples
     --------
@@ -176,20 +167,18 @@ def calibration_table(pit: xr.Dataset) -> xr.Dataset:
 
     Parameters
     ----------
-    pit
-        PIT values, a variable a parameter.
+    pit : PIT values, a variable a parameter.
 
     Returns
     -------
-    Dataset over parameter, in memory: `coverage_50`, `coverage_90` and `coverage_95`, the shares of truths
-    inside central intervals of these percentages; `ks_statistic` and `ks_p` of `uniformity`; and
-    `calibration_error`, the mean over the levels 0.01 to 0.99 of the absolute difference between coverage and
-    level.  NaN for a parameter without values.
+    Dataset over parameter, in memory: `coverage_50`, `coverage_90` and `coverage_95`, the shares of truths inside
+    central intervals of these percentages; `ks_statistic` and `ks_p` of `uniformity`; and `calibration_error`, the mean
+    over the levels 0.01 to 0.99 of the absolute difference between coverage and level. NaN for a parameter without
+    values.
 
     Raises
     ------
-    ValueError
-        If `pit` holds no variable or a value outside [0, 1].
+    ValueError : `pit` holds no variable or a value outside [0, 1].
 
     Examples
     --------
@@ -222,8 +211,7 @@ def pit_values(pit: xr.Dataset) -> dict[str, Array]:
 
     Raises
     ------
-    ValueError
-        If `pit` holds no variable or a value outside [0, 1].
+    ValueError : `pit` holds no variable or a value outside [0, 1].
     """
     names = [str(name) for name, values in pit.data_vars.items() if "grid_mapping_name" not in values.attrs]
     if not names:
@@ -266,8 +254,8 @@ for 2000 values.
 IDENTITY_SHARE = 1e-11
 """Share of the identity in a recalibration: what makes it strictly increasing where PIT values repeat.
 
-Raw levels so stay distinct in double precision next to 1.  Between the levels 0.05 and 0.95 none is nearer
-than 5e-13 to 0 or 1, 7 standard deviations of a Gaussian.
+Raw levels so stay distinct in double precision next to 1. Between the levels 0.05 and 0.95 none is nearer than 5e-13 to
+0 or 1, 7 standard deviations of a Gaussian.
 """
 
 
@@ -275,14 +263,14 @@ than 5e-13 to 0 or 1, 7 standard deviations of a Gaussian.
 class Recalibration:
     """Levels to ask of a posterior so that its quantiles hold what they say (Kuleshov et al., 2018).
 
-    With G the CDF of PIT values on simulations that were not trained on, the quantile of level p is taken from
-    the posterior at the raw level G^-1(p), and a PIT value u becomes G(u).  For the central interval of level
-    0.9, take the raw levels of 0.05 and 0.95.  The map is piecewise linear and strictly increasing from (0, 0)
-    to (1, 1); it corrects each parameter by itself, on average over simulations like those held out.
+    With G the CDF of PIT values on simulations that were not trained on, the quantile of level p is taken from the
+    posterior at the raw level G^-1(p), and a PIT value u becomes G(u). For the central interval of level 0.9, take the
+    raw levels of 0.05 and 0.95. The map is piecewise linear and strictly increasing from (0, 0) to (1, 1); it corrects
+    each parameter by itself, on average over simulations like those held out.
 
     A PIT of exactly 0 or 1 says only that the truth is beyond what double precision resolves (about 8 standard
-    deviations).  Where a share a of the values is there, no raw level reaches the truth, and intervals of level
-    above 1 - 2 a hold less than they say; `reach` gives that level.
+    deviations). Where a share a of the values is there, no raw level reaches the truth, and intervals of level above
+    1 - 2 a hold less than they say; `reach` gives that level.
 
     Source: Kuleshov, Fenner and Ermon, 2018, Accurate uncertainties for deep learning using calibrated regression,
     ICML, arXiv:1807.00263.
@@ -320,17 +308,13 @@ class Recalibration:
 
         Parameters
         ----------
-        pit
-            PIT values, a variable a parameter; their order is that of the rows of `raw`.
-        minimum
-            Fewest values to accept for any parameter.  The CDF of n values errs by sqrt(p (1 - p) / n): with
-            2000, coverage of 90 % intervals by 0.7 %.
+        pit : PIT values, a variable a parameter; their order is that of the rows of `raw`.
+        minimum : fewest values to accept for any parameter. The CDF of n values errs by sqrt(p (1 - p) / n): with 2000,
+            coverage of 90 % intervals by 0.7 %.
 
         Raises
         ------
-        ValueError
-            If a parameter has fewer values than `minimum`, or `pit` holds no variable or a value outside
-            [0, 1].
+        ValueError : a parameter has fewer values than `minimum`, or `pit` holds no variable or a value outside [0, 1].
         """
         values = pit_values(pit)
         for name, u in values.items():
@@ -354,10 +338,8 @@ class Recalibration:
 
         Parameters
         ----------
-        parameter_index
-            Row of `raw`.
-        level
-            Levels of quantiles, any shape, from 0 to 1; not levels of intervals.
+        parameter_index : row of `raw`.
+        level : levels of quantiles, any shape, from 0 to 1; not levels of intervals.
 
         Returns
         -------
@@ -365,8 +347,7 @@ class Recalibration:
 
         Raises
         ------
-        ValueError
-            If a level is outside [0, 1].
+        ValueError : a level is outside [0, 1].
         """
         asked: Array = np.asarray(level, dtype=np.float64)
         if ((asked < 0) | (asked > 1)).any():
@@ -378,10 +359,8 @@ class Recalibration:
 
         Parameters
         ----------
-        parameter_index
-            Row of `raw`.
-        raw
-            Raw levels or PIT values, any shape; below 0 and above 1 count as 0 and 1.
+        parameter_index : row of `raw`.
+        raw : raw levels or PIT values, any shape; below 0 and above 1 count as 0 and 1.
 
         Returns
         -------
@@ -399,10 +378,8 @@ class Recalibration:
 
         Raises
         ------
-        KeyError
-            If an array is missing.
-        ValueError
-            If shapes do not fit or a map does not increase from 0 to 1.
+        KeyError : an array is missing.
+        ValueError : shapes do not fit or a map does not increase from 0 to 1.
         """
         return cls(*(np.asarray(arrays[f"recalibration_{name}"], dtype=np.float64) for name in ("level", "raw")))
 

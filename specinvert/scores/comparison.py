@@ -51,22 +51,15 @@ def compare(
 
     Parameters
     ----------
-    train, test
-        Spectra and parameters, as `GLLiMInverter.fit` and `evaluate` take them; the bands of the test set are matched
-        to those of training.
-    methods
-        Names of `baselines.METHODS`; or a mapping from names of your own to names of methods or to regressors of
+    train, test : spectra and parameters, as `GLLiMInverter.fit` and `evaluate` take them; the bands of the test set are
+        matched to those of training.
+    methods : names of `baselines.METHODS`; or a mapping from names of your own to names of methods or to regressors of
         scikit-learn's kind, fitted to spectra (n, D) and parameters (n, L_t).
-    parameters
-        To estimate; by default all of the training set.
-    spectra, band_dim, tolerance
-        As in `GLLiMInverter.fit` and `invert`.
-    random_state
-        Seed of the named methods.
-    options
-        Of the named methods, by name: ``{"gllim-1": {"n_components": 30}}``.
-    progress
-        Called with the name, its number from 0 and the count before each method is fitted.
+    parameters : to estimate; by default all of the training set.
+    spectra, band_dim, tolerance : as in `GLLiMInverter.fit` and `invert`.
+    random_state : seed of the named methods.
+    options : of the named methods, by name: ``{"gllim-1": {"n_components": 30}}``.
+    progress : called with the name, its number from 0 and the count before each method is fitted.
 
     Returns
     -------
@@ -79,8 +72,7 @@ def compare(
 
     Raises
     ------
-    TypeError, ValueError
-        If a name is unknown, an option fits no method, or a data set cannot be read; before any fit.
+    TypeError, ValueError : a name is unknown, an option fits no method, or a data set cannot be read; before any fit.
 
     Examples
     --------
@@ -115,8 +107,7 @@ def format_comparison(table: xr.Dataset, score: str = "nrmse") -> str:
 
     Raises
     ------
-    ValueError
-        If `score` is not one of `SCORES`.
+    ValueError : `score` is not one of `SCORES`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """What a reader should know before trusting a model or its maps: findings in plain words, each with its number.
 
-Each finding says what was seen, how much of it, and what to do.  The limits are constants of this module.
+Each finding says what was seen, how much of it, and what to do. The limits are constants of this module.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Which model suits spectra without labels best: the mean log density that each gives to them.
 
 Evidence favours narrow training intervals, as long as they hold the scene, and says nothing about parameters that the
-spectra do not see.  Only models of the same bands and units are comparable: log p(y) is the log of a density over the
+spectra do not see. Only models of the same bands and units are comparable: log p(y) is the log of a density over the
 bands, so another set of bands or another unit shifts it by amounts that mean nothing.
 
-Standard errors are paired: of the mean of the differences, spectrum by spectrum.  They take spectra as independent;
+Standard errors are paired: of the mean of the differences, spectrum by spectrum. They take spectra as independent;
 neighbouring pixels of a scene are not, and then the errors are larger.
 
 What a table of fits over a grid of K and L_w says: the best, and whether it lies at the grid's edge.
@@ -55,23 +55,21 @@ def rank(evidences: Mapping[str, xr.DataArray]) -> xr.Dataset:
 
     Parameters
     ----------
-    evidences
-        The output ``log_evidence`` of each model by its name, of the same spectra, dimensions in any order, lazy or
-        not.  Lazy ones are reduced in one computation.  Spectra that are NaN or infinite in any are left out of all.
+    evidences : the output ``log_evidence`` of each model by its name, of the same spectra, dimensions in any order,
+        lazy or not. Lazy ones are reduced in one computation. Spectra that are NaN or infinite in any are left out of
+        all.
 
     Returns
     -------
     Dataset over `model`, best first, in memory: `mean_log_evidence`, nats a spectrum; `difference` from the best (0,
     else negative) and its paired `standard_error` (NaN for a single spectrum); `best_share`, of the spectra for which
-    the model is the best; `n`, the number compared; `n_usable`, the number that the model alone could use.  Of one
-    model `mean_log_evidence` and `n` only.  The attribute `n_spectra` counts all.
+    the model is the best; `n`, the number compared; `n_usable`, the number that the model alone could use. Of one model
+    `mean_log_evidence` and `n` only. The attribute `n_spectra` counts all.
 
     Raises
     ------
-    TypeError
-        If an entry is not a DataArray.
-    ValueError
-        If there is no model, dimensions, sizes or coordinates differ, or no spectrum is finite in all.
+    TypeError : an entry is not a DataArray.
+    ValueError : there is no model, dimensions, sizes or coordinates differ, or no spectrum is finite in all.
 
     Examples
     --------
