@@ -20,10 +20,10 @@ from dask.callbacks import Callback
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..cubes import OUTPUTS, DaskChunks, active_client, declare_outputs, large_graphs, read_training, resample
+from ..cubes import DaskChunks, active_client, large_graphs
 from ..gllim.em import Settings, moments_of
 from ..gllim.model import GLLiMParameters
-from ..inverter import GLLiMInverter, add_noise, read_settings
+from ..inverter import GLLiMInverter, TrainingOptions, read_settings
 from ..io import FinishedFits
 from ..scores import AXES, best_of, edges_of, require_criterion
 from .grid import NUMBERS, Fitted, GridJob
@@ -158,16 +158,10 @@ def select_model(
     pairs = [(k, w) for k in sizes for w in dimensions]
     inverters = {pair: GLLiMInverter(*pair, random_state=seed, **settings) for pair in pairs}
 
-    prepared = training
-    if sensor is not None:
-        prepared = resample(training, sensor, spectra=spectra, band_dim=band_dim, good_only=True, rechunk=rechunk)
-    if noise is not None:
-        prepared, _ = add_noise(prepared, noise, seed, spectra, band_dim)
-    transforms = inverters[pairs[0]].transforms
-    data = read_training(
-        prepared, spectra, parameters, band_dim, weights, missing=missing, rechunk=rechunk, transforms=transforms
+    options = TrainingOptions(
+        *(spectra, parameters, band_dim, weights, noise, sensor), missing=missing, rechunk=rechunk
     )
-    declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
+    data, _ = options.read(training, inverters[pairs[0]].transforms, seed)
     job = GridJob.of(data, held_out)
     cells = [(f"K = {k}, L_w = {w}", read_settings(inverters[k, w])) for k, w in pairs]
     n_samples, n_held_out = job.check([own for _, own in cells])
@@ -185,9 +179,7 @@ def select_model(
     inverter = None
     if refit:
         inverter = inverters[chosen["n_components"], chosen["n_latent"]]
-        inverter.fit(
-            *(training, spectra, parameters, band_dim, weights, noise), sensor=sensor, missing=missing, rechunk=rechunk
-        )
+        inverter.fit(training, **vars(options))
     if keeper is not None:
         keeper.remove()
     return Selection(table, criterion, chosen, inverter)

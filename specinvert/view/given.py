@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import Conditions, Request, read_conditions, without_training
-from ..model import Model
-
-_TELLING = ("--noise", "--known")
+from ..inverter import GLLiMInverter, Inversion, inversion_of
 
 
 @dataclass(frozen=True)
@@ -29,16 +25,6 @@ class Given:
     options: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
 
-    @property
-    def band_dim(self) -> str | None:
-        """The band dimension, where it was named."""
-        return self.options.get("band_dim")
-
-    @property
-    def tolerance(self) -> float:
-        """Largest difference in nm between bands of the model and of the cube."""
-        return float(self.options.get("tolerance", 1.0))
-
     def at(self, place: Mapping[Hashable, int]) -> Given:
         """What holds for one pixel."""
         known = self.known
@@ -48,30 +34,13 @@ class Given:
             known = {str(name): _at(value, place) for name, value in known.items()}
         return Given(_at(self.noise, place), known, self.options, self.origin)
 
-    def conditions(self, request: Request, model: Model) -> Conditions:
-        """Noise and known parameters, checked; raises as :func:`specinvert.cubes.given.read_conditions`."""
-        units = {name: model.attrs[name].get("units") for name in model.names}
-        found = read_conditions(
-            *(request, model.bands, model.names, self.noise, self.known, model.spectra_units, units, self.tolerance)
-        )
-        if not self.options.get("noise_includes_training"):
-            return found
-        if np.ndim(self.noise) == 2 and not isinstance(self.noise, xr.DataArray):
-            raise ValueError("a covariance of the noise that includes that of training is not to be had in the viewer")
-        return without_training(found, model.training_noise)
+    def inversion(self, inverter: GLLiMInverter, band_dim: str | None = None) -> Inversion:
+        """How the inverter inverts with it, bands along ``band_dim`` where that is found already."""
+        options = {"rechunk": "auto", **self.options} | ({} if band_dim is None else {"band_dim": band_dim})
+        return inversion_of(inverter, noise=self.noise, known=self.known, **options)
 
-    def arguments(self, conditions: Conditions, model: Model, band_dim: str) -> dict[str, Any]:
-        """Arguments for ``invert`` and ``posterior`` alike at one pixel, whose ``conditions`` these are."""
-        noise = self.noise
-        if self.options.get("noise_includes_training") and conditions.variance is not None:
-            deviation = np.sqrt(np.broadcast_to(conditions.variance, model.theta.n_bands))
-            dim, coords = model.band_coordinates()
-            noise = xr.DataArray(deviation, dims=dim, coords=coords).rename({dim: band_dim} if dim != band_dim else {})
-        kept = {key: value for key, value in self.options.items() if key in ("tolerance", "min_valid_bands")}
-        return {"noise": noise, "known": self.known, "band_dim": band_dim, **kept}
-
-    def remarks(self, history: str) -> list[str]:
-        """What clicks use, and where the maps' ``history`` tells of more."""
+    def remarks(self, conditions: str) -> list[str]:
+        """What clicks use, and where the ``conditions`` of the maps were others."""
         said = [] if self.noise is None else [f"noise {_shown(self.noise)} beyond the model's"]
         if self.options.get("noise_includes_training"):
             said = [f"noise {_shown(self.noise)}, that of training included"]
@@ -82,36 +51,11 @@ class Given:
         origin = f" ({self.origin})" if self.origin else ""
         if said:
             return [f"A click is computed with {', '.join(said)}{origin}."]
-        told = told_by(history)
-        if told:
+        if conditions:
             return [
-                f"The maps were made with {told}, as their history says; a click is computed without: start the "
-                "viewer with the same."
+                f"The maps were made with {conditions}; a click is computed without: start the viewer with the same."
             ]
         return ["A click is computed without noise beyond the model's and without known parameters."]
-
-
-def told_by(history: str) -> str:
-    """Noise and known parameters of the last inversion in a history, by the command's options or by ``invert``."""
-    for line in reversed(history.splitlines()):
-        _, of_command, command = line.partition("specinvert invert ")
-        words = _words(command) if of_command else []
-        told = [f"{word} {words[i + 1]}" for i, word in enumerate(words[:-1]) if word in _TELLING]
-        told += [word for word in words if word.startswith(tuple(f"{option}=" for option in _TELLING))]
-        if told:
-            return " ".join(told)
-        _, of_method, said = line.partition(" invert; ")
-        found = [part for part in said.split("; ") if part.startswith("noise ") or " known" in part]
-        if of_method and found:
-            return "; ".join(found)
-    return ""
-
-
-def _words(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return []
 
 
 def _at(value: Any, place: Mapping[Hashable, int]) -> Any:

@@ -1,8 +1,4 @@
-"""What the figures of maps and those of tables share: their data, colours, titles, and the values under the pointer.
-
-Figures of maps: images of a parameter, its uncertainty and the flags, moved together.
-
-Figures of a table: sample by number against value, uncertainty and flags."""
+"""Figures of the page: images of a map, its uncertainty and flags, moved together, or dots of a table; and its text."""
 
 from __future__ import annotations
 
@@ -29,13 +25,14 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from ..cubes import legible, wrapped
-from ..figures import FLAG_COLOURS, MOST_ODD, Safe
+from ..figures import FLAG_COLOURS, MOST_ODD, render
 from ..flags import FLAGS, NODATA, Flag
 from .maps import Layer, MapSource, Picture, Window, aspect_of
 
 BLANK = "#d1d1d1"
 """Of pixels without data."""
-
+PARTS = "view/parts.html"
+"""Template of the text of the page."""
 
 _WRAP = ":host { flex-wrap: wrap; }"
 
@@ -66,10 +63,15 @@ def title(*lines: str) -> PlainText:
     return PlainText(text="\n".join(wrapped(legible(line), 42, 3) for line in lines))
 
 
-def prose(content: Safe, **options: Any) -> Div:
+def line(content: str, kind: str) -> str:
+    """A line of text in HTML: a "note" or to "warn"."""
+    return render(PARTS, "line", text=content, kind=kind)
+
+
+def prose(content: str, **options: Any) -> Div:
     """A piece of the page in HTML, of which text from files is escaped already."""
     sheet = InlineStyleSheet(css=_PROSE)
-    return Div(text=str(content), sizing_mode="stretch_width", disable_math=True, stylesheets=[sheet], **options)
+    return Div(text=content, sizing_mode="stretch_width", disable_math=True, stylesheets=[sheet], **options)
 
 
 def canvas(height: int, tools: str, **options: Any) -> figure:
