@@ -1,7 +1,7 @@
 from .comparison import plot_comparison, plot_ranking, plot_selection
 from .evaluation import plot_calibration, plot_evaluation
 from .layout import BandAxis, require_figure, robust_limits, save_figure
-from .maps import FLAG_COLOURS, MOST_ODD, edges_of, plot_maps, unit_ratio
+from .maps import BLANK, MOST_ODD, edges_of, flag_colours, plot_maps, unit_ratio
 from .report import render, write_report
 from .results import entry_text, is_tiff, open_geotiff_maps, open_results, pick, pixel_dims
 from .spectrum import plot_spectrum
@@ -9,11 +9,12 @@ from .table import plot_results, plot_table
 from .training import plot_convergence, plot_training
 
 __all__ = [
-    "FLAG_COLOURS",
+    "BLANK",
     "MOST_ODD",
     "BandAxis",
     "edges_of",
     "entry_text",
+    "flag_colours",
     "is_tiff",
     "open_geotiff_maps",
     "open_results",

@@ -1,10 +1,4 @@
-"""Figure of estimates against the truth.
-
-Figures of calibration: PIT histograms and coverage against the level of intervals.
-
-Each row is a wide panel and a narrow one, as in `ranking_plots`: see `layout`.
-
-A test set for a report: scores of all of it, and for figures a sample in memory with two spectra to show."""
+"""Figures of estimates against the truth, and of calibration: PIT histograms and coverage against level."""
 
 from __future__ import annotations
 
@@ -15,12 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..cubes import units_of
-from ..scores import (
-    coverage,
-    paired,
-    pit_histogram,
-    uniformity,
-)
+from ..scores import coverage, paired, pit_histogram, uniformity
 from .layout import (
     BAND_COLOUR,
     DOT,

@@ -24,6 +24,7 @@ from .layout import (
     robust_limits,
     spans_decades,
     title_of,
+    told_in_advance,
     with_units,
     with_variables,
 )
@@ -47,7 +48,8 @@ MOST_ODD = 6.0
 """Height over width, or width over height, from which maps are compressed."""
 _NARROW = 1.4
 """Inches of width below which the labels of ticks are upright."""
-_NAN_COLOUR = "0.82"
+BLANK = "#d1d1d1"
+"""Of pixels without data."""
 _NO_FLAG_COLOUR = "1.0"
 FLAG_COLOURS = ("#56B4E9", "#D55E00", "#0072B2", "#E69F00", "#CC79A7", "#009E73", "#F0E442", "#000000")
 
@@ -147,11 +149,11 @@ def sample_maps(
     thinned = _thinned(maps[[*names, *spreads, *flags]], dims)
     if flags:
         thinned = thinned.assign({_SHARES: flag_shares(maps[FLAG_VARIABLE])})
-    found = thinned.compute()
-    shares = found[_SHARES] if flags else None
-    found = found.drop_dims(FLAG_NAME, errors="ignore").transpose(*dims, ...)
-    given = given_in_advance(found, names) if leave_given or (leave_given is None and parameters is None) else {}
-    return MapSample(found, truth, shares, [name for name in names if name not in given], given, dims)
+    drawn = thinned.compute()
+    shares = drawn[_SHARES] if flags else None
+    drawn = drawn.drop_dims(FLAG_NAME, errors="ignore").transpose(*dims, ...)
+    given = given_in_advance(drawn, names) if leave_given or (leave_given is None and parameters is None) else {}
+    return MapSample(drawn, truth, shares, [name for name in names if name not in given], given, dims)
 
 
 def draw_maps(sample: MapSample) -> Figure:
@@ -202,8 +204,7 @@ def draw_maps(sample: MapSample) -> Figure:
 def _remarks(sample: MapSample) -> list[str]:
     """Lines above the maps: of which entry of other dimensions they are, and what is not drawn."""
     entries = ", ".join(f"{legible(name)} {text}" for name, text in entries_of(sample.maps).items())
-    known = ", ".join(f"{legible(name)} = {value}" for name, value in sample.given.items())
-    return [entries] * bool(entries) + [f"Known in advance, not drawn: {known}"] * bool(known)
+    return [line for line in (entries, told_in_advance(sample.given)) if line]
 
 
 def _map_dims(maps: xr.Dataset, names: list[str]) -> tuple[str, str]:
@@ -240,7 +241,7 @@ def _draw_panel(ax: Axes, panel: _Panel, placing: _Placing) -> None:
     seen = panel.values[np.isfinite(panel.values)]
     image = ax.imshow(
         panel.values,
-        cmap=colormaps[panel.colours].with_extremes(bad=_NAN_COLOUR),
+        cmap=colormaps[panel.colours].with_extremes(bad=BLANK),
         norm=(LogNorm if spans_decades(panel.values, panel.limits) else Normalize)(*panel.limits),
         **placing.options,
     )
@@ -256,11 +257,9 @@ def _extend(seen: np.ndarray, limits: tuple[float, float]) -> Literal["neither",
     return "both" if below and above else "min" if below else "max" if above else "neither"
 
 
-def _palette(named: Sequence[Flag]) -> list[str]:
-    return [
-        _NAN_COLOUR if flag.name == FLAGS[NODATA] else FLAG_COLOURS[i % len(FLAG_COLOURS)]
-        for i, flag in enumerate(named)
-    ]
+def flag_colours(flags: Sequence[Flag]) -> list[str]:
+    """A colour for each flag, grey for no data."""
+    return [BLANK if f.name == FLAGS[NODATA] else FLAG_COLOURS[i % len(FLAG_COLOURS)] for i, f in enumerate(flags)]
 
 
 def _draw_flags(ax: Axes, flags: xr.DataArray, placing: _Placing) -> None:
@@ -269,7 +268,7 @@ def _draw_flags(ax: Axes, flags: xr.DataArray, placing: _Placing) -> None:
     named = read_flags(flags)
     bits = flag_bits(flags).values
     first = np.select([(bits & flag.mask) != 0 for flag in named], list(range(1, len(named) + 1)), default=0)
-    colours = [_NO_FLAG_COLOUR, *_palette(named)]
+    colours = [_NO_FLAG_COLOUR, *flag_colours(named)]
     ax.imshow(first, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(named) + 0.5, **placing.options)
     ax.set_aspect(placing.aspect)
 
@@ -279,7 +278,7 @@ def _flag_handles(flags: xr.DataArray, shares: xr.DataArray) -> list[Patch]:
     from matplotlib.patches import Patch
 
     named = read_flags(flags)
-    colours, titles = [_NO_FLAG_COLOUR, *_palette(named)], ["none", *(flag.title for flag in named)]
+    colours, titles = [_NO_FLAG_COLOUR, *flag_colours(named)], ["none", *(flag.title for flag in named)]
     return [
         Patch(facecolor=colour, edgecolor="0.4", label=f"{title_of(title)} ({percent(share)})")
         for colour, title, share in zip(colours, titles, map(float, shares.values), strict=True)

@@ -186,7 +186,7 @@ def write_report(
     inversion = inversion_of(inverter, **options)
     results = None if maps is None else read_results(maps, truth, _in_maps(maps, model.names))
     sample = None if test is None else evaluate_sample(inversion, test)
-    findings = model_findings(model)
+    findings = list(model_findings(model))
     sections = [_model(model), _training(inverter, training, findings)]
     if sample is not None:
         sections.append(_evaluation(model, sample, findings))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import legible, percent, units_of
+from ..cubes import percent, units_of
 from ..flags import FLAG_NAME, FLAG_VARIABLE, flag_bits, flag_shares
 from ..scores import paired
 from .layout import (
@@ -27,6 +27,7 @@ from .layout import (
     robust_limits,
     spans_decades,
     title_of,
+    told_in_advance,
     with_units,
     with_variables,
 )
@@ -118,8 +119,7 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
         shown = [textwrap.shorten(plain(label), 20, placeholder=" …") for label in table[dim].values]
         axes[-1].set_xticks(places, shown, rotation=30, ha="right", rotation_mode="anchor")
     if given:
-        told = ", ".join(f"{legible(name)} = {value}" for name, value in given.items())
-        figure.suptitle(plain(f"Known in advance, not drawn: {told}"), fontsize=SMALL, color=SOFT, wrap=True)
+        figure.suptitle(plain(told_in_advance(given)), fontsize=SMALL, color=SOFT, wrap=True)
     return figure
 
 
@@ -167,11 +167,11 @@ def _scale(ax: Axes, values: np.ndarray) -> None:
 
 def _interval(table: xr.Dataset, name: str) -> _Interval | None:
     for lower in map(str, table.data_vars):
-        found = _LOWER.search(lower)
+        ends = _LOWER.search(lower)
         upper = lower.removesuffix("_lower") + "_upper"
-        if found and lower == f"{name}{found[0]}" and upper in table:
-            kind = "central" if found[1] == "ci" else "shortest"
-            return _Interval(table[lower].values, table[upper].values, f"{kind} {100 * float(f'0.{found[2]}'):g} %")
+        if ends and lower == f"{name}{ends[0]}" and upper in table:
+            kind = "central" if ends[1] == "ci" else "shortest"
+            return _Interval(table[lower].values, table[upper].values, f"{kind} {100 * float(f'0.{ends[2]}'):g} %")
     if f"{name}_q05" in table and f"{name}_q95" in table:
         return _Interval(table[f"{name}_q05"].values, table[f"{name}_q95"].values, "central 90 %")
     if f"{name}_std" in table:

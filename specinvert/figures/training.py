@@ -173,7 +173,7 @@ def _draw_spectra(ax: Axes, axis: BandAxis, rows: np.ndarray, array: xr.DataArra
 def _percentiles(rows: np.ndarray) -> np.ndarray:
     """PERCENTILES (5, D) of the finite values of every band, NaN where a band has none."""
     values = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
-    found = np.full((len(PERCENTILES), values.shape[1]), np.nan)
+    percentiles = np.full((len(PERCENTILES), values.shape[1]), np.nan)
     some = np.isfinite(values).any(axis=0)
-    found[:, some] = np.nanpercentile(values[:, some], PERCENTILES, axis=0)
-    return found
+    percentiles[:, some] = np.nanpercentile(values[:, some], PERCENTILES, axis=0)
+    return percentiles

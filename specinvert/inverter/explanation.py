@@ -85,7 +85,7 @@ def lacking_noise(inversion: Inversion, test: xr.Dataset) -> list[Finding]:
         return []
     _, request = _sampled(inversion, test, FEW_SPECTRA)
     misfit = replace(inversion, band_dim=request.band_dim).maps(request.cube, ["fit_rmse"])["fit_rmse"]
-    return noise_findings(float(misfit.median()), added)
+    return list(noise_findings(float(misfit.median()), added))
 
 
 @dataclass(frozen=True)

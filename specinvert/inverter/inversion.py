@@ -151,8 +151,8 @@ class Inversion:
         model = self.model
         units = {name: model.attrs[name].get("units") for name in model.names}
         asked = self.noise, self.known, model.spectra_units, units, self.tolerance
-        found = read_conditions(request, model.bands, model.names, *asked, truth)
-        return without_training(found, model.training_noise) if self.noise_includes_training else found
+        conditions = read_conditions(request, model.bands, model.names, *asked, truth)
+        return without_training(conditions, model.training_noise) if self.noise_includes_training else conditions
 
     def _kernel(self, request: Request, declared: Sequence[Output], truth: xr.Dataset | None = None) -> BlockInverter:
         """The kernel of one request.

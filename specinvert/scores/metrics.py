@@ -7,8 +7,7 @@ chunk in one computation. Imports NumPy and xarray only.
 With e = estimate - truth over the n pairs, SSE = sum e**2 and SST = sum (truth - mean truth)**2,
 NRMSE = sqrt(SSE / SST), the paper's definition; R2 = 1 - SSE / SST; and the squared correlation follows
 from three variances, since 2 cov(a, b) = var a + var b - var (a - b).
-
-Test sets: spectra and the true parameters that belong to them."""
+"""
 
 from __future__ import annotations
 
@@ -167,14 +166,16 @@ def format_table(table: xr.Dataset) -> str:
     for name in numbers:
         scores = zip(table[name].values, given, strict=True)
         columns.append([name, *(KNOWN if known and name != "n" else format_number(v) for v, known in scores)])
-    widths = [max(map(len, column)) for column in columns]
+    return aligned(list(zip(*columns, strict=True)), len(labels))
+
+
+def aligned(rows: Sequence[Sequence[str]], n_labels: int = 1) -> str:
+    """Rows of text with their columns below each other: the first ``n_labels`` to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for row in zip(*columns, strict=True):
-        cells = [
-            text.ljust(width) if i < len(labels) else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        lines.append("  ".join(t.ljust(width) if i < n_labels else t.rjust(width) for i, (t, width) in cells).rstrip())
     return "\n".join(lines)
 
 

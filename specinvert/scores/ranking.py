@@ -7,9 +7,9 @@ bands, so another set of bands or another unit shifts it by amounts that mean no
 Standard errors are paired: of the mean of the differences, spectrum by spectrum. They take spectra as independent;
 neighbouring pixels of a scene are not, and then the errors are larger.
 
-What a table of fits over a grid of K and L_w says: the best, and whether it lies at the grid's edge.
-
-The table is that of :func:`specinvert.select_model`, over `n_components` and `n_latent`."""
+A table of fits over a grid of K and L_w, as :func:`specinvert.select_model` makes, says which is the best, and whether
+it lies at the grid's edge.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import numpy as np
 import xarray as xr
 
 from ..cubes import check_units
-from .metrics import format_number
+from .metrics import aligned, format_number
 
 if TYPE_CHECKING:
     from ..cubes import Bands
@@ -120,13 +120,7 @@ def format_ranking(table: xr.Dataset) -> str:
     """
     columns = [["model", *map(str, table["model"].values)]]
     columns += [[str(name), *map(format_number, values.values)] for name, values in table.data_vars.items()]
-    widths = [max(map(len, column)) for column in columns]
-    return "\n".join(
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in zip(*columns, strict=True)
-    )
+    return aligned(list(zip(*columns, strict=True)))
 
 
 def require_comparable(models: Mapping[str, Model]) -> None:
@@ -192,15 +186,15 @@ def _reductions(arrays: list[xr.DataArray]) -> xr.Dataset:
     kept = [array.where(common, 0.0) for array in arrays]
     top = reduce(lambda first, other: first.where(first >= other, other), kept)
     ties = reduce(add, [(array == top).astype(np.int64) for array in kept])
-    found = {"n": common.sum()}
+    sums = {"n": common.sum()}
     for i, array in enumerate(kept):
-        found[f"usable_{i}"] = usable[i].sum()
-        found[f"mean_{i}"] = array.where(common).mean()
-        found[f"share_{i}"] = ((array == top) / ties).where(common).mean()
+        sums[f"usable_{i}"] = usable[i].sum()
+        sums[f"mean_{i}"] = array.where(common).mean()
+        sums[f"share_{i}"] = ((array == top) / ties).where(common).mean()
     for i, j in combinations(range(len(kept)), 2):
         gap = (kept[i] - kept[j]).where(common)
-        found[f"gap_{i}_{j}"], found[f"variance_{i}_{j}"] = gap.mean(), gap.var(ddof=1)
-    return xr.Dataset(found)
+        sums[f"gap_{i}_{j}"], sums[f"variance_{i}_{j}"] = gap.mean(), gap.var(ddof=1)
+    return xr.Dataset(sums)
 
 
 def _gap(sums: xr.Dataset, i: int, best: int) -> tuple[float, float]:
@@ -265,15 +259,15 @@ def edges_of(table: xr.Dataset, best: tuple[int, int], n_bands: int) -> list[str
 
     An axis of one value has no edge; neither K = 1, L_w = 0 nor L_w = D - 1 is one.
     """
-    found = []
+    edges = []
     for name, index, least, most in zip(AXES, best, (1, 0), (np.inf, n_bands - 1), strict=True):
         values = table[name].values
         value = int(values[index])
         if len(values) > 1 and value == values[-1] and value < most:
-            found.append(f"{name}={value} is the largest tried: try larger ones")
+            edges.append(f"{name}={value} is the largest tried: try larger ones")
         elif len(values) > 1 and value == values[0] and value > least:
-            found.append(f"{name}={value} is the smallest tried: try smaller ones")
-    return found
+            edges.append(f"{name}={value} is the smallest tried: try smaller ones")
+    return edges
 
 
 def format_selection(table: xr.Dataset, criterion: str) -> str:
@@ -284,8 +278,7 @@ def format_selection(table: xr.Dataset, criterion: str) -> str:
         cell = table.isel(dict(zip(AXES, place, strict=True)))
         values = [_cell(cell[name].item()) for name in (*AXES, *_SHOWN)]
         rows.append(["*" if place == best else "", *values])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
+    return aligned(rows, 0)
 
 
 def _cell(value: float | bool) -> str:

@@ -20,10 +20,10 @@ from bokeh.models import (
 )
 
 from ..cubes import legible, percent
-from ..figures import render, robust_limits
+from ..figures import flag_colours, render, robust_limits
 from ..flags import FLAG_NAME, flag_shares
 from .maps import Layer, MapSource, Window
-from .panels import PARTS, MapPanels, Panels, TablePanels, flag_colours, line, prose, side_by_side
+from .panels import PARTS, MapPanels, Panels, TablePanels, line, prose, side_by_side
 from .pixel import Pixel, PixelPanel, PixelReader
 
 DELAY = 200
@@ -107,14 +107,14 @@ class Page:
         self.layer = layer
         whole = [axis.whole for axis in self.source.axes]
         seen, self.seen = self.seen or whole, whole
-        found = self.source.read(layer, whole)
+        views = self.source.read(layer, whole)
         self.panels.label(layer)
-        self._limits = robust_limits(found["value"])
+        self._limits = robust_limits(views["value"])
         self._reset_limits()
         colours = self.panels.std_colours
-        colours.low, colours.high = robust_limits(found.get("std", np.empty(0)))
-        self._share(found)
-        self.panels.show(found, whole, self.flags.active)
+        colours.low, colours.high = robust_limits(views.get("std", np.empty(0)))
+        self._share(views)
+        self.panels.show(views, whole, self.flags.active)
         self._look(seen)
         self._switch()
         self._tell()
@@ -123,13 +123,13 @@ class Page:
         elif self.pixel is not None:
             self.select(self.pixel.place)
 
-    def _share(self, found: dict[str, np.ndarray]) -> None:
+    def _share(self, views: dict[str, np.ndarray]) -> None:
         """Write beside each flag the share of pixels that have it."""
         variable = self.source.flag_variable
         if variable is None:
             return
         dims = self.source.dims
-        shares = flag_shares(xr.DataArray(found["flag"], dims=dims, attrs=variable.attrs))
+        shares = flag_shares(xr.DataArray(views["flag"], dims=dims, attrs=variable.attrs))
         each = [float(shares.sel({FLAG_NAME: flag.name})) for flag in self.source.flags]
         self.flags.labels = [
             f"{legible(flag.title)} ({percent(share)})" for flag, share in zip(self.source.flags, each, strict=True)

@@ -25,12 +25,10 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from ..cubes import legible, wrapped
-from ..figures import FLAG_COLOURS, MOST_ODD, render
-from ..flags import FLAGS, NODATA, Flag
+from ..figures import BLANK, MOST_ODD, flag_colours, render
+from ..flags import Flag
 from .maps import Layer, MapSource, Picture, Window, aspect_of
 
-BLANK = "#d1d1d1"
-"""Of pixels without data."""
 PARTS = "view/parts.html"
 """Template of the text of the page."""
 
@@ -101,11 +99,6 @@ return found.length > 0 ? found.join(", ") : "none"
 """
 
 
-def flag_colours(flags: Sequence[Flag]) -> list[str]:
-    """A colour for each flag, grey for no data."""
-    return [BLANK if f.name == FLAGS[NODATA] else FLAG_COLOURS[i % len(FLAG_COLOURS)] for i, f in enumerate(flags)]
-
-
 def first_flag(values: np.ndarray, flags: Sequence[Flag], active: Sequence[int]) -> np.ndarray:
     """Number of the first flag of those ``active`` that each pixel has, counted from 1; 0 for none."""
     if not active:
@@ -155,12 +148,12 @@ class Panels(ABC):
         self.std.title.text = title(f"standard deviation{units}", *entry)
         self.flags.title.text = title(FLAG_TITLE, *entry)
 
-    def show(self, found: dict[str, np.ndarray], windows: Sequence[Window], active: Sequence[int]) -> None:
+    def show(self, views: dict[str, np.ndarray], windows: Sequence[Window], active: Sequence[int]) -> None:
         """Draw pixels that were read over the windows, and of their flags those that are active."""
-        self.raw_flags = found.get("flag")
-        shape = found["value"].shape
+        self.raw_flags = views.get("flag")
+        shape = views["value"].shape
         flags = np.zeros(shape, dtype=np.int32) if self.raw_flags is None else self.raw_flags
-        columns = {"std": np.full(shape, np.nan, dtype=np.float32)} | found
+        columns = {"std": np.full(shape, np.nan, dtype=np.float32)} | views
         columns["shown"] = first_flag(flags, self.maps.flags, active)
         self.data.data = {key: self.packed(values) for key, values in columns.items()} | self.place(windows)
 

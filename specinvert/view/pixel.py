@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,15 +13,10 @@ from bokeh.plotting import figure
 
 from ..cubes import describe_bands, find_band_dim, find_spectra, units_of
 from ..figures import BandAxis, entry_text, render
-from ..inverter import Explanation, Marginal, explain
+from ..inverter import Explanation, GLLiMInverter, Inversion, Marginal, explain, inversion_of
 from ..scores import paired
-from .given import Given
 from .maps import Layer, MapSource, Picture
 from .panels import PARTS, canvas, line, prose, side_by_side, text, title
-
-if TYPE_CHECKING:
-    from ..inverter import GLLiMInverter
-
 
 NO_CUBE = "No cube was given, so there is no spectrum to show: start the viewer with one."
 NO_MODEL = "No model was given, so there is no fit and no posterior: start the viewer with the model of the maps."
@@ -33,6 +28,50 @@ OTHER_VALUES = (
 )
 _SAME = 1e-2
 """Share of the standard deviation by which a value of the maps may differ from that of a click."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Arguments of an inversion: noise, known parameters, and other ``options``; ``origin`` says where they are from.
+
+    ``options`` are ``band_dim``, ``tolerance``, ``min_valid_bands`` and ``noise_includes_training``, as those of
+    :meth:`specinvert.GLLiMInverter.invert`.
+    """
+
+    noise: Any = None
+    known: Mapping[Any, Any] | xr.Dataset | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+
+    def at(self, place: Mapping[Hashable, int]) -> Given:
+        """What holds for one pixel."""
+        known = self.known
+        if isinstance(known, xr.Dataset):
+            known = known.isel({dim: place[dim] for dim in known.dims if dim in place}).compute()
+        elif known is not None:
+            known = {str(name): _entry_of(value, place) for name, value in known.items()}
+        return Given(_entry_of(self.noise, place), known, self.options, self.origin)
+
+    def inversion(self, inverter: GLLiMInverter, band_dim: str | None = None) -> Inversion:
+        """How the inverter inverts with it, bands along ``band_dim`` where that is found already."""
+        options = {"rechunk": "auto", **self.options} | ({} if band_dim is None else {"band_dim": band_dim})
+        return inversion_of(inverter, noise=self.noise, known=self.known, **options)
+
+    def remarks(self, attrs: Mapping[Any, Any]) -> list[str]:
+        """What clicks use, and where the attributes of the maps tell of more."""
+        said = [] if self.noise is None else [f"noise {_shown(self.noise)} beyond the model's"]
+        if self.options.get("noise_includes_training"):
+            said = [f"noise {_shown(self.noise)}, that of training included"]
+        known = {} if self.known is None else self.known
+        if isinstance(known, xr.Dataset):
+            known = {name: array for name, array in known.variables.items() if name not in known.dims}
+        said += [f"{name} = {_shown(value)} known" for name, value in known.items()]
+        origin = f" ({self.origin})" if self.origin else ""
+        if said:
+            return [f"A click is computed with {', '.join(said)}{origin}."]
+        if told := attrs.get("conditions"):
+            return [f"The maps were made with {told}; a click is computed without: start the viewer with the same."]
+        return ["A click is computed without noise beyond the model's and without known parameters."]
 
 
 @dataclass(frozen=True)
@@ -138,7 +177,7 @@ class PixelReader:
         """With what noise and known parameters a click is computed, where it is."""
         if self.inverter is None or self.spectra is None:
             return []
-        return self.given.remarks(str(self.source.dataset.attrs.get("conditions", "")))
+        return self.given.remarks(self.source.dataset.attrs)
 
     def read(self, place: Mapping[str, int], layer: Layer) -> Pixel:
         """The pixel at an index by dimension, at the entry of other dimensions that ``layer`` selects."""
@@ -192,6 +231,24 @@ class PixelReader:
             return None
         value = _at(self.source.flag_variable, place, layer.selection)
         return decode(self.source, 0 if np.isnan(value) else int(value))
+
+
+def _entry_of(value: Any, place: Mapping[Hashable, int]) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(_entry_of(part, place) for part in value)
+    if isinstance(value, xr.DataArray):
+        return value.isel({dim: place[dim] for dim in value.dims if dim in place}).compute()
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return " to ".join("any" if part is None else _shown(part) for part in value)
+    if np.ndim(value) == 0:
+        return f"{float(value):.6g}"
+    if isinstance(value, xr.DataArray | xr.Variable):
+        return f"by {', '.join(map(str, value.dims))}"
+    return "of each band" if np.ndim(value) == 1 else "as a covariance"
 
 
 def decode(source: MapSource, value: int) -> list[str]:
