@@ -68,7 +68,7 @@ def plain(setting: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TrainingOptions:
-    """How a training set is read: those of :meth:`specinvert.GLLiMInverter.fit`."""
+    """How a training set is read: arguments of :meth:`specinvert.GLLiMInverter.fit`."""
 
     spectra: str | None = None
     parameters: Sequence[str] | None = None
@@ -82,7 +82,7 @@ class TrainingOptions:
     persist: bool | str = "auto"
 
     def read(self, training: xr.Dataset, transforms: Any, random_state: Any) -> tuple[TrainingSet, np.ndarray | None]:
-        """The samples by band of the sensor and with noise, where asked for, and the deviation of what white noise.
+        """The samples, and the standard deviation of the noise added to them; None without, or where it is not white.
 
         Raises
         ------

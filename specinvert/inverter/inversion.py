@@ -176,13 +176,13 @@ class Inversion:
 
     def _provenance(self, request: Request, conditions: Conditions, earlier: str) -> dict[str, str]:
         """Attributes of maps: version and model, conditions, ranges of training, and the history with one line more."""
-        model = self.model
+        model, identity = self.model, self.model.identity
         said = describe_conditions(conditions, model.names)
         given = describe_conditions(replace(conditions, remarks=()), model.names)
         ranges = zip(model.names, model.low, model.high, strict=True)
         return {
-            "source": f"specinvert {__version__}, GLLiM model {model.identity}",
-            "model_id": model.identity,
+            "source": f"specinvert {__version__}, GLLiM model {identity}",
+            "model_id": identity,
             **({"conditions": "; ".join(given)} if given else {}),
             **with_history({"history": earlier}, "; ".join(["invert", *request.remarks, *said])),
             "training_ranges": "; ".join(f"{name}: {low:g} to {high:g}" for name, low, high in ranges),
