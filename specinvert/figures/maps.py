@@ -165,7 +165,7 @@ def draw_maps(sample: MapSample) -> Figure:
     placing = _placing(maps, dims)
     panels = [_panels(maps, truth, name, dims) for name in names]
     if placing.shape < _STACKED:
-        cells = [(i, column) for i, found in enumerate(panels) for column in columns if column in found]
+        cells = [(i, column) for i, drawn in enumerate(panels) for column in columns if column in drawn]
         cells += [(0, _FLAGS)] if flagged else []
         size, shape, width = (len(cells), 1), (_STACKED_WIDTH, _STACKED_WIDTH * placing.shape), _STACKED_WIDTH + 1.6
     else:
