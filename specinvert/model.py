@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .cubes import NM_PER_UNIT, Bands
+from .cubes import NM_PER_UNIT, Bands, Recalibration
 from .gllim.model import GLLiMParameters
 from .gllim.transforms import Transforms
 
@@ -20,10 +21,9 @@ class Model:
     physical ones. ``names`` and ``attrs`` are those of the physical parameters, ``low`` and ``high`` (L_t,) their
     training ranges; ``log_tail`` is the log of the tail probability below which a spectrum is out of the domain (NaN
     where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
-    inverter. Log-likelihoods are those of the first member. ``recalibration`` holds levels (M,) and, for each
-    parameter, the raw levels (L_t, M) of the posterior to ask for instead; ``training_noise`` the standard deviations
-    (D,) that training added to the spectra, ``held_out`` spectra (m, D) of training that ``log_tail`` is of,
-    ``training`` the history of the training set, a line for each step.
+    inverter. Log-likelihoods are those of the first member. ``recalibration`` corrects the levels of quantiles;
+    ``training_noise`` are the standard deviations (D,) that training added to the spectra, ``held_out`` spectra (m, D)
+    of training that ``log_tail`` is of, ``training`` is the history of the training set, a line for each step.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -43,7 +43,7 @@ class Model:
     n_removed: int
     bics: dict[int, float]
     settings: dict[str, Any]
-    recalibration: tuple[np.ndarray, np.ndarray] | None = None
+    recalibration: Recalibration | None = None
     training_noise: np.ndarray | None = None
     held_out: np.ndarray | None = None
     training: str = ""
@@ -52,6 +52,15 @@ class Model:
     def theta(self) -> GLLiMParameters:
         """The first member."""
         return self.members[0]
+
+    @property
+    def identity(self) -> str:
+        """Short hash of the fitted parameters: the model's name in its products."""
+        digest = hashlib.sha256()
+        for theta in self.members:
+            for array in theta.arrays().values():
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:12]
 
     def band_coordinates(self) -> tuple[str, dict[str, Any]]:
         """The band dimension and its coordinates, wavelengths in the unit of training."""

@@ -69,7 +69,7 @@ def evaluate(
     specinvert evaluate model.nc simulated.nc --add-noise 0.005
     specinvert evaluate model.nc test.nc --noise 0.01
     """
-    from ..inverter import lacking_noise, load_inverter
+    from ..inverter import inversion_of, lacking_noise, load_inverter
     from ..io.reading import open_dataset
     from ..scores import evaluation_findings, format_table
 
@@ -79,7 +79,7 @@ def evaluate(
     options = {"noise": _noise(noise, data, inverter, band_dim), "band_dim": band_dim, "tolerance": tolerance}
     with cluster(scheduler):
         table = inverter.evaluate(data, rechunk="auto", **options)
-        lacking = lacking_noise(inverter, data, options)
+        lacking = lacking_noise(inversion_of(inverter, **options), data)
     click.echo(format_table(table))
     for finding in (*lacking, *evaluation_findings(table)):
         Session.current().console.note(_told(finding))
@@ -119,21 +119,24 @@ def recalibrate(
     specinvert recalibrate model.nc simulated.nc -o calibrated.nc --add-noise 0.005
     """
     from ..cubes import percent
-    from ..inverter import load_inverter
+    from ..inverter import inversion_of, load_inverter, recalibrated
+    from ..io import save_model
     from ..io.reading import open_dataset
+    from ..scores import coverage
 
     check_model_target(output)
     inverter = load_inverter(model)
     data = _noisy(open_dataset(require_spectra(held_out)), add_noise, inverter, band_dim)
-    options: dict[str, Any] = {"band_dim": band_dim, "tolerance": tolerance}
+    options: dict[str, Any] = {"band_dim": band_dim, "tolerance": tolerance, "rechunk": "auto"}
     options["noise"] = _noise(noise, data, inverter, band_dim)
-    before = inverter.evaluate(data, rechunk="auto", **options)["coverage_90"]
-    inverter.recalibrate(data, minimum, rechunk="auto", **options)
-    after = inverter.evaluate(data, rechunk="auto", **options)["coverage_90"]
-    for name in inverter.model_.names:
-        shares = " before, ".join(percent(float(share.sel(parameter=name))) for share in (before, after))
+    made = recalibrated(inversion_of(inverter, **options), data, minimum)
+    for finding in made.findings:
+        Session.current().console.warn(f"{finding.title}. {finding.what} {finding.todo}")
+    before, after = (coverage(pit, [0.9])["coverage"] for pit in (made.before, made.after))
+    for name in made.model.names:
+        shares = " before, ".join(percent(float(share.sel(parameter=name)[0])) for share in (before, after))
         click.echo(f"{name}: 90 % intervals hold {shares} after")
-    inverter.to_netcdf(output)
+    save_model(made.model, output)
     tell_written((output,))
 
 

@@ -39,6 +39,7 @@ from .lookup import Lookup, resample_swath
 from .maps import CUBE_FILE, expected_spectra, label_maps, label_posterior
 from .outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, Output, declare_outputs, declare_scores
 from .reading import Domain
+from .recalibration import Recalibration, pit_values
 from .request import Request, read_request, select_bands
 from .resampling import resample, resample_noise
 from .responses import RESPONSE_DIM, Cells, Sensor, band_weights, read_sensor
@@ -61,6 +62,7 @@ __all__ = [
     "Lookup",
     "Output",
     "Predictor",
+    "Recalibration",
     "Request",
     "Sensor",
     "TrainingSet",
@@ -95,6 +97,7 @@ __all__ = [
     "native",
     "parameter_names",
     "percent",
+    "pit_values",
     "pixel_coordinates",
     "read_conditions",
     "read_fwhm",

@@ -30,6 +30,7 @@ from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, l
 from .labels import pixel_coordinates
 from .outputs import BAND, Output
 from .reading import Domain, Interval, Pixels, Reading, Trained
+from .recalibration import Recalibration
 
 PIECE_ROWS = 24 * BLOCK_ROWS
 """Spectra that a thread takes at a time from an array in memory."""
@@ -40,7 +41,7 @@ class Predictor:
     """A trained model, or a committee, as the kernel needs it.
 
     ``transforms`` lead from physical parameters to those of ``members``; spectra with fewer valid bands than
-    ``least_bands`` are no data; ``recalibration`` are levels (M,) and the raw levels (L_t, M) to ask for instead;
+    ``least_bands`` are no data; ``recalibration`` says which levels to ask for instead;
     ``held_out`` spectra (m, D) tell how far out spectra with noise are.
     """
 
@@ -49,7 +50,7 @@ class Predictor:
     domain: Domain
     by_evidence: bool = False
     least_bands: int = 1
-    recalibration: tuple[np.ndarray, np.ndarray] | None = None
+    recalibration: Recalibration | None = None
     held_out: np.ndarray | None = None
 
     @property
@@ -68,7 +69,7 @@ class Predictor:
             domain,
             self.by_evidence,
             self.least_bands,
-            self.recalibration,
+            None if self.recalibration is None else self.recalibration.to_arrays(),
             self.held_out,
         )
         return normalize_token((type(self).__name__, arrays, rest))

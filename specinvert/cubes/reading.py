@@ -40,6 +40,7 @@ from ..gllim.posterior import (
 )
 from ..gllim.transforms import Transforms, physical_mean_and_std, physical_moments, physical_quantiles
 from .outputs import Output
+from .recalibration import Recalibration
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +105,12 @@ class Trained:
     Attributes
     ----------
     terms : the members, prepared for complete spectra. transforms : from physical parameters to theirs.
-    recalibration : levels (M,) and the raw levels (L_t, M) to ask for instead, or None.
+    recalibration : which levels to ask for instead, or None.
     """
 
     terms: Sequence[ForwardTerms]
     transforms: Transforms
-    recalibration: tuple[Array, Array] | None = None
+    recalibration: Recalibration | None = None
 
 
 class Reading:
@@ -305,8 +306,8 @@ class Reading:
     def _quantiles(self, i: int, levels: Sequence[float]) -> Array:
         """(n, m)."""
         if self.recalibration is not None:
-            grid, raw = self.recalibration
-            levels = np.clip(np.interp(levels, grid, raw[i]), np.finfo(float).tiny, 1.0 - np.finfo(float).eps).tolist()
+            asked = self.recalibration.raw_level(i, levels)
+            levels = np.clip(asked, np.finfo(float).tiny, 1.0 - np.finfo(float).eps).tolist()
         if i in self._known_parameters:
             assert self.known is not None
             return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
@@ -333,8 +334,7 @@ class Reading:
         at = self.unknown.index(self.transforms.column(i))
         found[there] = cdf(*self.mixture.select(there).marginal(at), z)
         if self.recalibration is not None:
-            grid, raw = self.recalibration
-            found = np.interp(found, raw[i], grid)
+            found = self.recalibration.level(i, found)
         return found
 
     def _crps(self, i: int | None) -> Array:

@@ -1,12 +1,4 @@
-"""Figure of a comparison of methods.
-
-A panel a parameter and one for the time, side by side: see `layout`.
-
-Figure of a ranking of models by their evidence.
-
-Each row is a wide panel and a narrow one, as in `calibration_plots`: see `layout`.
-
-Figure of a choice of K and L_w: the criterion over the grid."""
+"""Figures that compare: methods by their errors and times, models by their evidence, K and L_w by a criterion."""
 
 from __future__ import annotations
 
@@ -39,10 +31,8 @@ def plot_comparison(table: xr.Dataset, score: str = "nrmse") -> Figure:
 
     Parameters
     ----------
-    table
-        The result of `comparison.compare`.
-    score
-        One of `comparison.SCORES`.
+    table : the result of `comparison.compare`.
+    score : one of `comparison.SCORES`.
 
     Returns
     -------
@@ -50,10 +40,8 @@ def plot_comparison(table: xr.Dataset, score: str = "nrmse") -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If there is no such score.
+    ImportError : matplotlib is missing.
+    ValueError : there is no such score.
 
     Examples
     --------
@@ -142,8 +130,7 @@ def plot_ranking(table: xr.Dataset) -> Figure:
 
     Parameters
     ----------
-    table
-        The result of `ranking.rank` for two models or more.
+    table : the result of `ranking.rank` for two models or more.
 
     Returns
     -------
@@ -151,10 +138,8 @@ def plot_ranking(table: xr.Dataset) -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the table holds no difference, as that of one model.
+    ImportError : matplotlib is missing.
+    ValueError : the table holds no difference, as that of one model.
 
     Examples
     --------
@@ -233,10 +218,8 @@ def plot_selection(table: xr.Dataset, criterion: str = "bic") -> Figure:
 
     Parameters
     ----------
-    table
-        The table of :func:`specinvert.select_model`.
-    criterion
-        `"bic"`, `"aic"` or `"icl"`, drawn less that of the best; or `"held_out"`.
+    table : the table of :func:`specinvert.select_model`.
+    criterion : `"bic"`, `"aic"` or `"icl"`, drawn less that of the best; or `"held_out"`.
 
     Returns
     -------
@@ -244,10 +227,8 @@ def plot_selection(table: xr.Dataset, criterion: str = "bic") -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If there is no such criterion, or the table holds no number of it.
+    ImportError : matplotlib is missing.
+    ValueError : there is no such criterion, or the table holds no number of it.
     """
     best = best_of(table, criterion)
     scores = scores_of(table, criterion)
@@ -260,7 +241,7 @@ def plot_selection(table: xr.Dataset, criterion: str = "bic") -> Figure:
     figure = new_figure(6.0, 4.0)
     ax = figure.subplots()
     if len(dimensions) > MOST_LINES:
-        _draw_map(ax, scores, sizes, dimensions, best, label, larger=criterion == "held_out")
+        _draw_map(ax, table, scores, best, label, "cividis" if criterion == "held_out" else "cividis_r")
     else:
         _draw_lines(ax, scores, sizes, dimensions, best)
         ax.set_ylabel(label)
@@ -310,21 +291,13 @@ def _draw_lines(ax: Axes, scores: np.ndarray, sizes: np.ndarray, dimensions: np.
     ax.legend(fontsize=SMALL, frameon=False)
 
 
-def _draw_map(
-    ax: Axes,
-    scores: np.ndarray,
-    sizes: np.ndarray,
-    dimensions: np.ndarray,
-    best: tuple[int, int],
-    label: str,
-    larger: bool,
-) -> None:
-    shown = ax.pcolormesh(scores.T, cmap="cividis" if larger else "cividis_r", edgecolors="white", linewidth=0.5)
+def _draw_map(ax: Axes, table: xr.Dataset, scores: np.ndarray, best: tuple[int, int], label: str, colours: str) -> None:
+    shown = ax.pcolormesh(scores.T, cmap=colours, edgecolors="white", linewidth=0.5)
     ax.figure.colorbar(shown, ax=ax).set_label(label, fontsize=SMALL)
     ax.set_facecolor(BAND_COLOUR)
     _ring(ax, best[0] + 0.5, best[1] + 0.5)
-    ax.set_xticks(np.arange(len(sizes)) + 0.5, [str(size) for size in sizes])
-    ax.set_yticks(np.arange(len(dimensions)) + 0.5, [str(n) for n in dimensions])
+    for set_ticks, values in ((ax.set_xticks, table["n_components"].values), (ax.set_yticks, table["n_latent"].values)):
+        set_ticks(np.arange(len(values)) + 0.5, [str(value) for value in values])
     ax.set_ylabel("L_w, latent dimensions")
 
 

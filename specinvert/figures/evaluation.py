@@ -1,10 +1,4 @@
-"""Figure of estimates against the truth.
-
-Figures of calibration: PIT histograms and coverage against the level of intervals.
-
-Each row is a wide panel and a narrow one, as in `ranking_plots`: see `layout`.
-
-A test set for a report: scores of all of it, and for figures a sample in memory with two spectra to show."""
+"""Figures of estimates against the truth, and of calibration: PIT histograms and coverage against level."""
 
 from __future__ import annotations
 
@@ -15,12 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..cubes import units_of
-from ..scores import (
-    coverage,
-    paired,
-    pit_histogram,
-    uniformity,
-)
+from ..scores import coverage, paired, pit_histogram, uniformity
 from .layout import (
     BAND_COLOUR,
     DOT,
@@ -56,25 +45,20 @@ def plot_evaluation(estimates: xr.Dataset, truth: xr.Dataset, evaluation: xr.Dat
 
     Parameters
     ----------
-    estimates
-        Estimated parameters, any dimensions, with error bars from `<parameter>_std` where present.
-    truth
-        True parameters on the same grid.
-    evaluation
-        The result of `metrics.evaluation`; its `parameter` coordinate says which panels to draw.
+    estimates : estimated parameters, any dimensions, with error bars from `<parameter>_std` where present.
+    truth : true parameters on the same grid.
+    evaluation : the result of `metrics.evaluation`; its `parameter` coordinate says which panels to draw.
 
     Returns
     -------
     A matplotlib Figure; up to 3000 pairs are points, evenly spaced 400 of them with error bars of one standard
-    deviation, and more pairs a density.  Axes are logarithmic where all values, true and estimated, are positive and
+    deviation, and more pairs a density. Axes are logarithmic where all values, true and estimated, are positive and
     span more than two decades.
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If a parameter is missing, or the grids differ.
+    ImportError : matplotlib is missing.
+    ValueError : a parameter is missing, or the grids differ.
 
     Examples
     --------
@@ -159,16 +143,14 @@ _LEAST_HEIGHT = 1.6
 def plot_calibration(pit: xr.Dataset, bins: int = 20) -> Figure:
     """Draw calibration, a row a parameter: the histogram of PIT values, and coverage against level.
 
-    Grey bands hold 99 % of what calibrated posteriors give, bin by bin and level by level, for independent
-    simulations.  A curve below the diagonal says that intervals are too narrow, one above that they are too wide.
+    Grey bands hold 99 % of what calibrated posteriors give, bin by bin and level by level, for independent simulations.
+    A curve below the diagonal says that intervals are too narrow, one above that they are too wide.
 
     Parameters
     ----------
-    pit
-        PIT values (the posterior's CDF at the true value), a variable a parameter, any dimensions, lazy or not,
-        NaN where there is no estimate.
-    bins
-        Number of bins of the histogram.
+    pit : PIT values (the posterior's CDF at the true value), a variable a parameter, any dimensions, lazy or not, NaN
+        where there is no estimate.
+    bins : number of bins of the histogram.
 
     Returns
     -------
@@ -176,10 +158,8 @@ def plot_calibration(pit: xr.Dataset, bins: int = 20) -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If `bins` is below 1, or `pit` holds no variable or a value outside [0, 1].
+    ImportError : matplotlib is missing.
+    ValueError : `bins` is below 1, or `pit` holds no variable or a value outside [0, 1].
 
     Examples
     --------

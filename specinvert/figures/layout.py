@@ -1,14 +1,9 @@
-"""What figures share: the blank figure, colours, text from files, rows of panels, and how a figure is saved.
-
-matplotlib is an extra: it is imported inside the functions, and only through its object-oriented interface, so no
-global state and no window is touched.
-
-Spectra in figures: bands in the order of their wavelengths, lines that break where bands are left out."""
+"""What figures share: the blank figure, colours, text from files, rows of panels, lines of spectra, and saving."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -88,19 +83,14 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 15
 
     Parameters
     ----------
-    figure
-        A matplotlib Figure.
-    path
-        Where to; the suffix (.png, .pdf, .svg, ...) decides the format.
-    dpi
-        Dots an inch, for raster formats.
+    figure : a matplotlib Figure.
+    path : where to; the suffix (.png, .pdf, .svg, ...) decides the format.
+    dpi : dots an inch, for raster formats.
 
     Raises
     ------
-    ValueError
-        If matplotlib does not know the suffix.
-    OSError
-        If the folder does not exist or cannot be written.
+    ValueError : matplotlib does not know the suffix.
+    OSError : the folder does not exist or cannot be written.
 
     Examples
     --------
@@ -180,15 +170,21 @@ def with_variables(truth: xr.Dataset | None, maps: xr.Dataset) -> xr.Dataset | N
 
 def given_in_advance(maps: xr.Dataset, names: Sequence[str]) -> dict[str, str]:
     """Values of parameters that were known at inversion, std 0 everywhere, of maps in memory; none where all are."""
-    found = {}
+    known = {}
     for name in names:
         spread = maps[f"{name}_std"].values if f"{name}_std" in maps else np.empty(0)
         spread = spread[np.isfinite(spread)]
         if spread.size and not spread.any():
             values = maps[name].values[np.isfinite(maps[name].values)]
             ends = (float(values.min()), float(values.max())) if values.size else ()
-            found[name] = " to ".join(dict.fromkeys(f"{end:.4g}" for end in ends))
-    return found if len(found) < len(names) else {}
+            known[name] = " to ".join(dict.fromkeys(f"{end:.4g}" for end in ends))
+    return known if len(known) < len(names) else {}
+
+
+def told_in_advance(given: Mapping[str, str]) -> str:
+    """What of :func:`given_in_advance` is not drawn, in words."""
+    known = ", ".join(f"{legible(name)} = {value}" for name, value in given.items())
+    return f"Known in advance, not drawn: {known}" if known else ""
 
 
 def robust_limits(*arrays: np.ndarray) -> tuple[float, float]:

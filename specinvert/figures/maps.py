@@ -24,6 +24,7 @@ from .layout import (
     robust_limits,
     spans_decades,
     title_of,
+    told_in_advance,
     with_units,
     with_variables,
 )
@@ -47,7 +48,8 @@ MOST_ODD = 6.0
 """Height over width, or width over height, from which maps are compressed."""
 _NARROW = 1.4
 """Inches of width below which the labels of ticks are upright."""
-_NAN_COLOUR = "0.82"
+BLANK = "#d1d1d1"
+"""Of pixels without data."""
 _NO_FLAG_COLOUR = "1.0"
 FLAG_COLOURS = ("#56B4E9", "#D55E00", "#0072B2", "#E69F00", "#CC79A7", "#009E73", "#F0E442", "#000000")
 
@@ -79,35 +81,30 @@ class _Placing:
 def plot_maps(maps: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None) -> Figure:
     """Draw parameter maps: a row a parameter; true, estimated, uncertainty and quality flag side by side.
 
-    True and estimated maps share their colour limits, the 2nd to 98th percentile of both together.  NaN is
-    grey.  A pixel with several flags takes the colour of the first; the shares in the legend count them all,
-    over every pixel.  Pixels have the shape that evenly spaced coordinates give them, degrees of longitude
-    shortened as at the middle latitude; without such coordinates they are square.  Maps more than twice as wide as
-    high stand one below the other, and those beyond six to one are drawn compressed, which the figure says.  Colours
-    are logarithmic where all values are positive and span more than two decades.
-    Coordinates of one value, such as the time of ``maps.isel(time=0)``, are told above the maps.
+    True and estimated maps share their colour limits, the 2nd to 98th percentile of both together. NaN is grey. A pixel
+    with several flags takes the colour of the first; the shares in the legend count them all, over every pixel. Pixels
+    have the shape that evenly spaced coordinates give them, degrees of longitude shortened as at the middle latitude;
+    without such coordinates they are square. Maps more than twice as wide as high stand one below the other, and those
+    beyond six to one are drawn compressed, which the figure says. Colours are logarithmic where all values are positive
+    and span more than two decades. Coordinates of one value, such as the time of ``maps.isel(time=0)``, are told above
+    the maps.
 
     Parameters
     ----------
-    maps
-        Two-dimensional estimates, with `<parameter>_std` and `quality_flag` (with CF `flag_masks` and
-        `flag_meanings`) where they are to be drawn.  Lazy variables are computed together.
-    truth
-        True maps on the same grid, or None.
-    parameters
-        Which to draw, in order; by default all that `maps` (and `truth`) hold, less those known in advance (std 0
-        everywhere), which a line above the maps names with their values.
+    maps : two-dimensional estimates, with `<parameter>_std` and `quality_flag` (with CF `flag_masks` and
+        `flag_meanings`) where they are to be drawn. Lazy variables are computed together.
+    truth : true maps on the same grid, or None.
+    parameters : which to draw, in order; by default all that `maps` (and `truth`) hold, less those known in advance
+        (std 0 everywhere), which a line above the maps names with their values.
 
     Returns
     -------
-    A matplotlib Figure; see `save_figure`.  Above 2000 pixels a side, every second, third, ... is drawn.
+    A matplotlib Figure; see `save_figure`. Above 2000 pixels a side, every second, third, ... is drawn.
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If a parameter is missing, a map is not two-dimensional, or the grids differ.
+    ImportError : matplotlib is missing.
+    ValueError : a parameter is missing, a map is not two-dimensional, or the grids differ.
 
     Examples
     --------
@@ -152,11 +149,11 @@ def sample_maps(
     thinned = _thinned(maps[[*names, *spreads, *flags]], dims)
     if flags:
         thinned = thinned.assign({_SHARES: flag_shares(maps[FLAG_VARIABLE])})
-    found = thinned.compute()
-    shares = found[_SHARES] if flags else None
-    found = found.drop_dims(FLAG_NAME, errors="ignore").transpose(*dims, ...)
-    given = given_in_advance(found, names) if leave_given or (leave_given is None and parameters is None) else {}
-    return MapSample(found, truth, shares, [name for name in names if name not in given], given, dims)
+    drawn = thinned.compute()
+    shares = drawn[_SHARES] if flags else None
+    drawn = drawn.drop_dims(FLAG_NAME, errors="ignore").transpose(*dims, ...)
+    given = given_in_advance(drawn, names) if leave_given or (leave_given is None and parameters is None) else {}
+    return MapSample(drawn, truth, shares, [name for name in names if name not in given], given, dims)
 
 
 def draw_maps(sample: MapSample) -> Figure:
@@ -168,7 +165,7 @@ def draw_maps(sample: MapSample) -> Figure:
     placing = _placing(maps, dims)
     panels = [_panels(maps, truth, name, dims) for name in names]
     if placing.shape < _STACKED:
-        cells = [(i, column) for i, found in enumerate(panels) for column in columns if column in found]
+        cells = [(i, column) for i, drawn in enumerate(panels) for column in columns if column in drawn]
         cells += [(0, _FLAGS)] if flagged else []
         size, shape, width = (len(cells), 1), (_STACKED_WIDTH, _STACKED_WIDTH * placing.shape), _STACKED_WIDTH + 1.6
     else:
@@ -207,8 +204,7 @@ def draw_maps(sample: MapSample) -> Figure:
 def _remarks(sample: MapSample) -> list[str]:
     """Lines above the maps: of which entry of other dimensions they are, and what is not drawn."""
     entries = ", ".join(f"{legible(name)} {text}" for name, text in entries_of(sample.maps).items())
-    known = ", ".join(f"{legible(name)} = {value}" for name, value in sample.given.items())
-    return [entries] * bool(entries) + [f"Known in advance, not drawn: {known}"] * bool(known)
+    return [line for line in (entries, told_in_advance(sample.given)) if line]
 
 
 def _map_dims(maps: xr.Dataset, names: list[str]) -> tuple[str, str]:
@@ -245,7 +241,7 @@ def _draw_panel(ax: Axes, panel: _Panel, placing: _Placing) -> None:
     seen = panel.values[np.isfinite(panel.values)]
     image = ax.imshow(
         panel.values,
-        cmap=colormaps[panel.colours].with_extremes(bad=_NAN_COLOUR),
+        cmap=colormaps[panel.colours].with_extremes(bad=BLANK),
         norm=(LogNorm if spans_decades(panel.values, panel.limits) else Normalize)(*panel.limits),
         **placing.options,
     )
@@ -261,11 +257,9 @@ def _extend(seen: np.ndarray, limits: tuple[float, float]) -> Literal["neither",
     return "both" if below and above else "min" if below else "max" if above else "neither"
 
 
-def _palette(named: Sequence[Flag]) -> list[str]:
-    return [
-        _NAN_COLOUR if flag.name == FLAGS[NODATA] else FLAG_COLOURS[i % len(FLAG_COLOURS)]
-        for i, flag in enumerate(named)
-    ]
+def flag_colours(flags: Sequence[Flag]) -> list[str]:
+    """A colour for each flag, grey for no data."""
+    return [BLANK if f.name == FLAGS[NODATA] else FLAG_COLOURS[i % len(FLAG_COLOURS)] for i, f in enumerate(flags)]
 
 
 def _draw_flags(ax: Axes, flags: xr.DataArray, placing: _Placing) -> None:
@@ -274,7 +268,7 @@ def _draw_flags(ax: Axes, flags: xr.DataArray, placing: _Placing) -> None:
     named = read_flags(flags)
     bits = flag_bits(flags).values
     first = np.select([(bits & flag.mask) != 0 for flag in named], list(range(1, len(named) + 1)), default=0)
-    colours = [_NO_FLAG_COLOUR, *_palette(named)]
+    colours = [_NO_FLAG_COLOUR, *flag_colours(named)]
     ax.imshow(first, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(named) + 0.5, **placing.options)
     ax.set_aspect(placing.aspect)
 
@@ -284,7 +278,7 @@ def _flag_handles(flags: xr.DataArray, shares: xr.DataArray) -> list[Patch]:
     from matplotlib.patches import Patch
 
     named = read_flags(flags)
-    colours, titles = [_NO_FLAG_COLOUR, *_palette(named)], ["none", *(flag.title for flag in named)]
+    colours, titles = [_NO_FLAG_COLOUR, *flag_colours(named)], ["none", *(flag.title for flag in named)]
     return [
         Patch(facecolor=colour, edgecolor="0.4", label=f"{title_of(title)} ({percent(share)})")
         for colour, title, share in zip(colours, titles, map(float, shares.values), strict=True)

@@ -1,58 +1,136 @@
-"""One HTML page on a model and its maps: what it is, how good it is, what to beware of. It needs nothing else."""
+"""One HTML page on a model and its maps: what it is, how good it is, what to beware of. It needs nothing else.
+
+What the page says is gathered here as facts, tables and pictures; how it looks is in the templates beside.
+"""
 
 from __future__ import annotations
 
-import html
+import base64
+import io
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
-from string import Template
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from ..cubes import describe_bands, legible, percent
-from ..inverter import EvaluatedSample, GLLiMInverter, evaluate_sample, model_of
+from ..cubes import describe_bands, legible, percent, units_of
+from ..inverter import (
+    EvaluatedSample,
+    GLLiMInverter,
+    evaluate_sample,
+    explain,
+    inversion_of,
+    model_of,
+    noise_variance,
+)
 from ..io import atomic_path, check_target
+from ..model import Model
 from ..scores import (
+    KNOWN,
     Finding,
     band_findings,
     evaluation_findings,
+    is_given,
     map_findings,
     model_findings,
     noise_findings,
     other_model,
 )
 from .evaluation import plot_calibration, plot_evaluation
-from .layout import new_figure
-from .plots import Results, read_results
-from .report_tables import (
-    Safe,
-    element,
-    evaluation_table,
-    flag_table,
-    joined,
-    map_table,
-    model_facts,
-    parameter_table,
-    picture,
-    provenance_facts,
-    settings_table,
-)
-from .spectrum import plot_spectrum
+from .layout import fitting_dpi, new_figure
+from .results import entries_of
+from .spectrum import draw_spectrum
+from .table import Results, read_results
 from .training import plot_convergence, plot_training, sampled_spectra
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from matplotlib.figure import Figure
+
+DPI = 130
 
 
 @dataclass(frozen=True)
-class _Section:
+class Facts:
+    """A list of names and what they are."""
+
+    rows: Sequence[tuple[str, str]]
+    kind = "facts"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose rows begin with their heading; columns ``words`` hold text, the others numbers.
+
+    It is out of sight under the words ``folded`` until asked for, where there are any.
+    """
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: Sequence[int] = ()
+    folded: str = ""
+    kind = "table"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure within the page, as PNG of so many pixels, with the text that stands for it and the one below it."""
+
+    source: str
+    width: int
+    height: int
+    alt: str
+    caption: str
+    kind = "picture"
+
+    @classmethod
+    def of(cls, figure: Figure, alt: str, caption: str) -> Picture:
+        """Of a figure of matplotlib."""
+        buffer, dpi = io.BytesIO(), fitting_dpi(figure, DPI)
+        figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+        width, height = (round(dpi * inches) for inches in figure.get_size_inches())
+        return cls(source, width, height, alt, caption)
+
+
+Part = Facts | Table | Picture
+
+
+@dataclass(frozen=True)
+class Section:
     """A part of the page: its anchor, heading and content."""
 
     anchor: str
     heading: str
-    content: Safe
+    parts: Sequence[Part]
+
+
+def render(template: str, part: str, **content: Any) -> str:
+    """HTML of a macro of a template of this package: all text is escaped, unseen characters go.
+
+    Raises ImportError where jinja2 is missing.
+    """
+    return str(getattr(_templates().get_template(template).module, part)(**content))
+
+
+@cache
+def _templates() -> Environment:
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError as error:
+        raise ImportError("pages need jinja2; install it with: pip install 'specinvert[plot]'") from error
+    from markupsafe import Markup
+
+    def shown(value: Any) -> Any:
+        return value if isinstance(value, Markup) else legible(value)
+
+    loader = PackageLoader(__name__.partition(".")[0], ".")
+    return Environment(loader=loader, autoescape=True, finalize=shown, trim_blocks=True, lstrip_blocks=True)
 
 
 def write_report(
@@ -64,9 +142,7 @@ def write_report(
     truth: xr.Dataset | None = None,
     *,
     title: str = "GLLiM model report",
-    noise: Any = None,
-    band_dim: str | None = None,
-    tolerance: float = 1.0,
+    **options: Any,
 ) -> list[Finding]:
     """Write a report on a model as one HTML page that needs no other file, no network and no script.
 
@@ -74,25 +150,16 @@ def write_report(
 
     Parameters
     ----------
-    path
-        The page to write; it appears whole or not at all.
-    inverter
-        A trained `GLLiMInverter`.
-    maps
-        What `invert` gave, along one dimension or two, to be drawn with the shares of their flags; lazy or not.
-    test
-        Spectra and true parameters, as `GLLiMInverter.evaluate` takes them.  Figures show at most 20000 of them, a
+    path : the page to write; it appears whole or not at all.
+    inverter : a trained `GLLiMInverter`.
+    maps : what `invert` gave, along one dimension or two, to be drawn with the shares of their flags; lazy or not.
+    test : spectra and true parameters, as `GLLiMInverter.evaluate` takes them. Figures show at most 20000 of them, a
         fixed random choice; tables are of all.
-    training
-        The training set, to be drawn.
-    truth
-        True maps on the grid of `maps`, drawn beside them.
-    title
-        Heading of the page.
-    noise
-        Noise of the test spectra beyond that of training: a number, or one a band of the test set.
-    band_dim, tolerance
-        As in `GLLiMInverter.invert`, for the test set.
+    training : the training set, to be drawn.
+    truth : true maps on the grid of `maps`, drawn beside them.
+    title : heading of the page.
+    options : `noise` of the test spectra beyond that of training, `band_dim`, `tolerance` and others of
+        `GLLiMInverter.invert`, for the test set.
 
     Returns
     -------
@@ -100,12 +167,9 @@ def write_report(
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the inverter is not fitted, or data do not fit the model.
-    OSError
-        If the folder does not exist or cannot be written.
+    ImportError : matplotlib is missing.
+    ValueError : the inverter is not fitted, or data do not fit the model.
+    OSError : the folder does not exist or cannot be written.
 
     Examples
     --------
@@ -119,23 +183,30 @@ def write_report(
     model = model_of(inverter)
     check_target(path)
     new_figure(1.0, 1.0)
-    options: dict[str, Any] = {"noise": noise, "band_dim": band_dim, "tolerance": tolerance}
+    inversion = inversion_of(inverter, **options)
     results = None if maps is None else read_results(maps, truth, _in_maps(maps, model.names))
-    sample = None if test is None else evaluate_sample(inverter, test, options)
-    found = model_findings(model)
-    sections = [_model(inverter), _training(inverter, training, found)]
+    sample = None if test is None else evaluate_sample(inversion, test)
+    findings = list(model_findings(model))
+    sections = [_model(model), _training(inverter, training, findings)]
     if sample is not None:
-        sections.append(_evaluation(inverter, sample, found))
+        sections.append(_evaluation(model, sample, findings))
     if results is not None:
-        sections.append(_maps(inverter, results, found))
-    found.sort(key=lambda finding: not finding.serious)
-    sections.insert(0, _findings(found, evaluated=test is not None))
-
-    page = Template(files("specinvert.figures").joinpath("report_template.html").read_text(encoding="utf-8"))
-    text = page.substitute(title=html.escape(legible(title)), body=_body(title, inverter.model_id, sections))
+        sections.append(_maps(model, results, findings))
+    findings.sort(key=lambda finding: not finding.serious)
+    page = _page(title, model.identity, findings, test is not None, sections)
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return found
+        temporary.write_text(page, encoding="utf-8")
+    return findings
+
+
+def _page(title: str, model_id: str, findings: list[Finding], evaluated: bool, sections: list[Section]) -> str:
+    from .._version import __version__
+
+    stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    content = {"findings": findings, "evaluated": evaluated, "sections": sections}
+    return render(
+        "figures/report.html", "page", title=title, model_id=model_id, version=__version__, stamp=stamp, **content
+    )
 
 
 def _in_maps(maps: xr.Dataset, names: list[str]) -> list[str]:
@@ -145,64 +216,17 @@ def _in_maps(maps: xr.Dataset, names: list[str]) -> list[str]:
     return present
 
 
-def _body(title: str, model_id: str, sections: Iterable[_Section]) -> Safe:
-    from .._version import __version__
-
-    stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    sections = list(sections)
-    links = (element("li", element("a", section.heading, href=f"#{section.anchor}")) for section in sections)
-    head = element(
-        "header",
-        element("h1", title),
-        element("p", f"Model {model_id}, reported by specinvert {__version__} on {stamp}.", class_="quiet"),
-        element("nav", element("ul", *links), aria_label="Sections"),
-    )
-    parts = (
-        element("section", element("h2", section.heading, id=section.anchor), section.content) for section in sections
-    )
-    return joined((head, element("main", *parts)))
+def _model(model: Model) -> Section:
+    parameters = [_parameter_table(model)] if model.names else []
+    return Section("model", "Model", [_model_facts(model), *parameters, _settings_table(model)])
 
 
-def _findings(found: list[Finding], evaluated: bool) -> _Section:
-    heading = "What to beware of"
-    parts = [
-        element(
-            "article",
-            element("h3", finding.title),
-            element("p", element("span", "Serious. " if finding.serious else "Note. ", class_="kind"), finding.what),
-            element("p", element("span", "What to do: ", class_="kind"), finding.todo),
-            class_="finding serious" if finding.serious else "finding",
-        )
-        for finding in found
-    ]
-    if not found:
-        parts = [element("p", "Nothing was found to beware of in what this report looked at.", class_="clear")]
-    if not evaluated:
-        parts.append(
-            element(
-                "p",
-                "No test set was given, so nothing here says how large errors are, or whether uncertainties hold.",
-                class_="quiet",
-            )
-        )
-    return _Section("findings", heading, joined(parts))
-
-
-def _model(inverter: GLLiMInverter) -> _Section:
-    model = inverter.model_
-    parts = [model_facts(inverter)]
-    if model.names:
-        parts.append(parameter_table(model))
-    parts.append(element("details", element("summary", "All settings"), settings_table(model)))
-    return _Section("model", "Model", joined(parts))
-
-
-def _training(inverter: GLLiMInverter, training: xr.Dataset | None, found: list[Finding]) -> _Section:
+def _training(inverter: GLLiMInverter, training: xr.Dataset | None, findings: list[Finding]) -> Section:
     model = inverter.model_
     n = len(model.log_likelihoods)
     state = "converged" if model.converged else "not converged"
-    parts = [
-        picture(
+    parts: list[Part] = [
+        Picture.of(
             plot_convergence(inverter),
             f"Two curves over {n} EM iterations: the log-likelihood, and the gain of each iteration; {state}.",
             "Left: log-likelihood of the training set. Right: what each iteration gained, and the tolerance that stops "
@@ -213,39 +237,39 @@ def _training(inverter: GLLiMInverter, training: xr.Dataset | None, found: list[
         name = model.spectra_name if model.spectra_name in training.data_vars else None
         own = model.bands.dim if model.bands.dim in training.dims else None
         array, dim, rows = sampled_spectra(training, name, own)
-        found += band_findings(rows, describe_bands(array, dim), "training spectra")
+        findings += band_findings(rows, describe_bands(array, dim), "training spectra")
         ranges = ", ".join(
             f"{key} from {low:.3g} to {high:.3g}"
             for key, low, high in zip(model.names, model.low, model.high, strict=True)
         )
         parts.append(
-            picture(
+            Picture.of(
                 plot_training(training, name, model.names, dim),
                 f"Percentiles of {len(rows)} training spectra band by band, and histograms of {ranges}.",
                 "Spectra and parameters of the training set. Histograms are the prior that the model has learned.",
             )
         )
-    return _Section("training", "Training", joined(parts))
+    return Section("training", "Training", parts)
 
 
-def _evaluation(inverter: GLLiMInverter, sample: EvaluatedSample, found: list[Finding]) -> _Section:
+def _evaluation(model: Model, sample: EvaluatedSample, findings: list[Finding]) -> Section:
     scores = sample.evaluation
-    found += evaluation_findings(scores)
-    found += noise_findings(float(sample.estimates["fit_rmse"].median()), inverter.model_.training_noise)
-    found += band_findings(sample.rows, inverter.model_.bands, "test spectra")
+    findings += evaluation_findings(scores)
+    findings += noise_findings(float(sample.estimates["fit_rmse"].median()), model.training_noise)
+    findings += band_findings(sample.rows, model.bands, "test spectra")
     said = "; ".join(
         f"{name}: NRMSE {float(nrmse):.3g}"
         + (f", {100 * float(held):.3g} % of truths in 90 % intervals" if np.isfinite(held) else "")
         for name, nrmse, held in zip(scores["parameter"].values, scores["nrmse"], scores["coverage_90"], strict=True)
     )
-    parts = [
-        evaluation_table(scores),
-        picture(
+    parts: list[Part] = [
+        _evaluation_table(scores),
+        Picture.of(
             plot_evaluation(sample.estimates, sample.truth, scores),
             f"Estimated against true values with the line of equality. {said}.",
             "Estimates against the truth; on the line they are equal.",
         ),
-        picture(
+        Picture.of(
             plot_calibration(sample.pit),
             f"Histograms of PIT values and coverage against the level of intervals. {said}.",
             "Left: where truths fall in their posteriors; flat within the grey band if uncertainties are right. Right: "
@@ -253,31 +277,31 @@ def _evaluation(inverter: GLLiMInverter, sample: EvaluatedSample, found: list[Fi
         ),
     ]
     for kind, place in sample.examples.items():
-        true = {name: float(sample.truth[name].isel(place)) for name in inverter.model_.names}
+        true = {name: float(sample.truth[name].isel(place)) for name in model.names}
         fit = float(sample.estimates["fit_rmse"].isel(place))
         beside = ", ".join(f"{name} {value:.3g}" for name, value in true.items())
         parts.append(
-            picture(
-                plot_spectrum(inverter, sample.cube.isel(place), truth=true, **sample.options),
+            Picture.of(
+                draw_spectrum(model, explain(sample.inversion, sample.cube.isel(place)), true),
                 f"The spectrum of {kind} misfit, observed and fitted with RMSE {fit:.3g}, its residuals, and the "
                 f"posterior of each parameter beside its true value: {beside}.",
                 f"The spectrum of {kind} misfit among {sample.n_examined:,} of the test set, and its fit at the "
                 "posterior mean. Where several solutions are left, their mean fits worse than each of them.",
             )
         )
-    return _Section("evaluation", "Evaluation on test spectra", joined(parts))
+    return Section("evaluation", "Evaluation on test spectra", parts)
 
 
-def _maps(inverter: GLLiMInverter, results: Results, found: list[Finding]) -> _Section:
+def _maps(model: Model, results: Results, findings: list[Finding]) -> Section:
     shares = results.flag_shares
-    found += map_findings(shares)
-    found += other_model(str(results.attrs.get("source", "")), inverter.model_id)
-    parts = [provenance_facts(results), map_table(results, inverter.model_)]
+    findings += map_findings(shares)
+    findings += other_model(results.attrs.get("model_id"), model.identity)
+    parts: list[Part] = [_provenance_facts(results), _map_table(results, model)]
     if shares:
-        parts.append(flag_table(shares))
+        parts.append(_flag_table(shares))
     said = "; ".join(f"{name.replace('_', ' ')} {percent(share)}" for name, share in shares.items() if share > 0)
     parts.append(
-        picture(
+        Picture.of(
             results.draw(),
             f"Estimates of {', '.join(results.names)} with their uncertainty and quality flags. "
             + (f"Shares of flags: {said}." if said else "There are no flags."),
@@ -286,4 +310,167 @@ def _maps(inverter: GLLiMInverter, results: Results, found: list[Finding]) -> _S
             else "Estimates in the order of the samples, with their intervals; rings mark flags.",
         )
     )
-    return _Section("maps", "Maps" if results.is_image else "Results", joined(parts))
+    return Section("maps", "Maps" if results.is_image else "Results", parts)
+
+
+_SCORES = {
+    "nrmse": "NRMSE",
+    "rmse": "RMSE",
+    "bias": "bias",
+    "r2": "R²",
+    "coverage_50": "in 50 %",
+    "coverage_90": "in 90 %",
+    "coverage_95": "in 95 %",
+    "calibration_error": "calibration error",
+    "crps": "CRPS",
+    "n": "pairs",
+}
+_SHARES = ("coverage_50", "coverage_90", "coverage_95", "calibration_error")
+_STRUCTURES = {
+    "iso": "one variance for all bands",
+    "diag": "a variance for each band",
+    "block": "a covariance for each group of bands",
+    "full": "a full covariance",
+}
+
+
+def _model_facts(model: Model) -> Facts:
+    """What a model is, as a list."""
+    theta = model.theta
+    units = units_of({"units": model.spectra_units})
+    weights = np.concatenate([member.pi for member in model.members]) / len(model.members)
+    deviation = np.sqrt(noise_variance(model, weights))
+    constraints = theta.constraints
+    tied = ", shared by all components" if constraints.tied_sigma else " in each component"
+    removed = f" ({model.n_removed} removed)" if model.n_removed else ""
+    members = f", a committee of {len(model.members)} fits" if len(model.members) > 1 else ""
+    rows = [
+        ("Identity", model.identity),
+        ("Spectra", f"{model.spectra_name}{f' ({units})' if units else ''}, {_bands(model)}"),
+        ("Components", f"{theta.n_components}{removed}{members}"),
+        ("Latent dimensions", _latent(model)),
+        ("Noise model", f"{_STRUCTURES[constraints.sigma]}{tied}"),
+        ("Noise (std)", f"{_spread(deviation)}{f' {units}' if units else ''}"),
+        ("Training", f"{model.n_samples:,} samples{_added_noise(model, units)}"),
+        ("Iterations", f"{len(model.log_likelihoods)}, {'converged' if model.converged else 'not converged'}"),
+        ("BIC", f"{model.bics[theta.n_latent]:,.0f}"),
+        ("Recalibrated", "no" if model.recalibration is None else "yes, quantiles and central intervals"),
+    ]
+    return Facts(rows)
+
+
+def _parameter_table(model: Model) -> Table:
+    """Each parameter with its units, training range and transform."""
+    rows = [
+        (
+            name,
+            model.attrs[name].get("long_name", ""),
+            str(model.attrs[name].get("units", "")),
+            f"{low:.4g}",
+            f"{high:.4g}",
+            model.transforms.entry(i).kind.replace("identity", "none"),
+        )
+        for i, (name, low, high) in enumerate(zip(model.names, model.low, model.high, strict=True))
+    ]
+    head = ["parameter", "meaning", "units", "training from", "to", "transform"]
+    return Table("Parameters and their training ranges", head, rows, words=(1, 2, 5))
+
+
+def _settings_table(model: Model) -> Table:
+    """The arguments of the inverter."""
+    settings = model.settings | {"transforms": model.transforms.spec}
+    rows = [(name, repr(value)) for name, value in settings.items()]
+    return Table("Settings of GLLiMInverter", ["setting", "value"], rows, words=(1,), folded="All settings")
+
+
+def _evaluation_table(scores: xr.Dataset) -> Table:
+    """Errors and coverage of each parameter."""
+    columns = [name for name in _SCORES if name in scores]
+    units = scores["units"].values if "units" in scores.coords else [""] * scores.sizes["parameter"]
+    given = is_given(scores)
+    rows = [
+        (
+            *(str(name), str(unit)),
+            *(KNOWN if given[i] and c != "n" else _score(c, scores[c].values[i]) for c in columns),
+        )
+        for i, (name, unit) in enumerate(zip(scores["parameter"].values, units, strict=True))
+    ]
+    caption = "Errors, in the parameter's units where they have any, and truths inside intervals of 50, 90 and 95 %"
+    return Table(caption, ["parameter", "units", *(_SCORES[column] for column in columns)], rows, words=(1,))
+
+
+def _map_table(results: Results, model: Model) -> Table:
+    """What the estimates of each parameter are, beside its training range."""
+    rows = []
+    for name in results.names:
+        values = results.data[name].values.astype(np.float64)
+        values = values[np.isfinite(values)]
+        quantiles = np.quantile(values, [0.05, 0.5, 0.95]) if values.size else np.full(3, np.nan)
+        spread = results.data[f"{name}_std"].median(skipna=True) if f"{name}_std" in results.data else np.nan
+        shown = [_number(value) for value in (*quantiles, float(spread))]
+        if float(spread) == 0.0 and not np.any(results.data[f"{name}_std"].values > 0):
+            shown[-1] = KNOWN
+        i = model.names.index(name)
+        rows.append(
+            (
+                name,
+                str(results.data[name].attrs.get("units", "")),
+                *shown,
+                f"{model.low[i]:.4g} to {model.high[i]:.4g}",
+            )
+        )
+    head = ["parameter", "units", "5 %", "median", "95 %", "median std", "training range"]
+    return Table("Estimates over the scene" if results.is_image else "Estimates", head, rows, words=(1,))
+
+
+def _flag_table(shares: Mapping[str, float]) -> Table:
+    """Share of the pixels with each flag."""
+    rows = [(name.replace("_", " "), percent(share)) for name, share in shares.items()]
+    return Table("Quality flags; a pixel may have several", ["flag", "share of pixels"], rows)
+
+
+def _provenance_facts(results: Results) -> Facts:
+    """Where the maps come from, as they say themselves, and of which entry of further dimensions they are."""
+    told = [
+        (key.capitalize(), str(results.attrs[key])) for key in ("title", "source", "history") if key in results.attrs
+    ]
+    return Facts([*told, *((name.capitalize(), text) for name, text in entries_of(results.data).items())])
+
+
+def _bands(model: Model) -> str:
+    bands = model.bands
+    if bands.wavelength is None:
+        return f"{bands.size} bands"
+    guess = ", unit guessed" if bands.guessed else ""
+    return f"{bands.size} bands from {bands.wavelength.min():.5g} to {bands.wavelength.max():.5g} nm{guess}"
+
+
+def _latent(model: Model) -> str:
+    count = str(model.theta.n_latent)
+    if len(model.bics) < 2:
+        return count
+    tried = ", ".join(f"{n}: {bic:,.0f}" for n, bic in sorted(model.bics.items()))
+    return f"{count}, of least BIC ({tried})"
+
+
+def _spread(deviation: np.ndarray) -> str:
+    low, high = deviation.min(), deviation.max()
+    return f"{low:.3g}" if high <= 1.001 * low else f"{np.median(deviation):.3g} (bands from {low:.3g} to {high:.3g})"
+
+
+def _added_noise(model: Model, units: str) -> str:
+    if model.training_noise is None:
+        return ""
+    return f", with noise of {_spread(model.training_noise)}{f' {units}' if units else ''} added"
+
+
+def _score(column: str, value: Any) -> str:
+    if column == "n":
+        return f"{int(value):,}"
+    if column in _SHARES:
+        return f"{100 * float(value):.3g} %" if np.isfinite(value) else "not known"
+    return _number(value)
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):.4g}" if np.isfinite(value) else "not known"

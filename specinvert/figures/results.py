@@ -1,8 +1,4 @@
-"""Opens results from files: netCDF, Zarr, tables, and the GeoTIFF pairs of maps and flags that `save_maps` writes.
-
-Dimensions beside those of the pixels, such as time: which they are, what entries they have, and one of them.
-
-Results of an inversion, read once for figures and tables alike."""
+"""Results from files, GeoTIFF pairs of maps and flags among them, and one entry of their further dimensions."""
 
 from __future__ import annotations
 
@@ -11,17 +7,13 @@ import re
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
 
 from ..cubes import legible, units_of
 from ..flags import FLAG_VARIABLE
-
-if TYPE_CHECKING:
-    pass
-
 
 MAGIC = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 """First bytes of TIFF and BigTIFF files."""
@@ -181,9 +173,9 @@ def told_entries(data: xr.DataArray | xr.Dataset, dim: Hashable) -> str:
     size = data.sizes[dim]
     if size == 0:
         return "no entries"
-    found = _labels(data, dim)
-    labels = np.arange(size) if found is None else found
-    listed = found is not None and size <= _LISTED
+    own = _labels(data, dim)
+    labels = np.arange(size) if own is None else own
+    listed = own is not None and size <= _LISTED
     shown = ", ".join(map(entry_text, labels)) if listed else f"{entry_text(labels[0])} to {entry_text(labels[-1])}"
     return f"{size} {'entry' if size == 1 else 'entries'}, {shown}"
 
@@ -264,14 +256,14 @@ def _index(data: xr.DataArray | xr.Dataset, dim: str, text: str) -> int:
         return _nearest(labels.astype(np.float64), dim, text, has)
     texts = [entry_text(value) for value in labels]
     if all(_is_date(value) for value in labels):
-        found = _dated([_iso(value) for value in labels], dim, text, has)
+        entries = _dated([_iso(value) for value in labels], dim, text, has)
     else:
-        found = [i for i, one in enumerate(texts) if one == text]
-    if len(found) != 1:
-        meant = ", ".join(texts[i] for i in found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
-        said = f"several entries, {meant}: name one of them" if found else f"no such entry; {has}"
+        entries = [i for i, one in enumerate(texts) if one == text]
+    if len(entries) != 1:
+        meant = ", ".join(texts[i] for i in entries[:_LISTED]) + (", ..." if len(entries) > _LISTED else "")
+        said = f"several entries, {meant}: name one of them" if entries else f"no such entry; {has}"
         raise ValueError(f"{dim}={text}: {said}")
-    return found[0]
+    return entries[0]
 
 
 def _nearest(labels: np.ndarray, dim: str, text: str, has: str) -> int:

@@ -1,117 +1,25 @@
-"""The posterior density of each parameter of one spectrum, in physical units, as a curve.
-
-Figure of one spectrum: how the model fits it, and what it says about each parameter."""
+"""Figure of one spectrum: how the model fits it, and what it says about each parameter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from ..cubes import read_request, units_of
-from ..inverter import GLLiMInverter, model_of
+from ..cubes import units_of
+from ..inverter import Explanation, GLLiMInverter, Marginal, explain, inversion_of
+from ..model import Model
 from .layout import BAND_COLOUR, DOT, MARK, SMALL, SOFT, TITLE, BandAxis, new_figure, short_units, title_of, with_units
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-    from ..gllim.core import Array
-    from ..model import Model
-
-
-STEP_LEVELS = tuple(np.round(np.arange(0.02, 0.99, 0.02), 2).tolist())
-"""Quantiles between which the density of a part of a composition is drawn as constant."""
-
-_ENDS = (0.002, 0.998)
-_FINE, _EACH = 241, 41
-_SEEN_WEIGHT = 1e-4
-
-
-@dataclass(frozen=True)
-class Marginal:
-    """A density (m,) at values (m,), empty for a known parameter, with its mean and 90 % interval."""
-
-    values: Array
-    density: Array
-    mean: float
-    lower: float
-    upper: float
-
-
-def needed_outputs(model: Model) -> list[str]:
-    """The outputs of an inversion that :func:`marginals` reads."""
-    if not model.names:
-        return []
-    steps = [f"q{round(100 * level):02d}" for level in STEP_LEVELS] if _has_composition(model) else []
-    return ["mean", "std", "ci90", *steps]
-
-
-def marginals(model: Model, posterior: xr.Dataset, found: xr.Dataset) -> list[Marginal]:
-    """Densities of all parameters, of the ``posterior`` of one spectrum and the outputs ``found`` for it.
-
-    A transformed parameter t of z has the density of z at z(t), divided by dt/dz.  Of a part of a composition there
-    is none in closed form: it is constant between the quantiles of ``STEP_LEVELS``.
-    """
-    made = []
-    for i, name in enumerate(model.names):
-        mean, lower, upper = (float(found[key]) for key in (name, f"{name}_ci90_lower", f"{name}_ci90_upper"))
-        if float(found[f"{name}_std"]) == 0.0:
-            curve: tuple[Array, Array] = np.empty(0), np.empty(0)
-        elif model.transforms.entry(i).kind == "ilr":
-            curve = _steps(np.array([float(found[f"{name}_q{100 * p:02.0f}"]) for p in STEP_LEVELS]))
-        else:
-            curve = _exact(model, posterior, i)
-        made.append(Marginal(*curve, mean, lower, upper))
-    return made
-
-
-def intervals(model: Model, found: xr.Dataset) -> list[Marginal]:
-    """Means and intervals alone, of the outputs ``found``: without densities."""
-    nothing = np.empty(0)
-    ends = ("", "_ci90_lower", "_ci90_upper")
-    return [Marginal(nothing, nothing, *(float(found[f"{name}{end}"]) for end in ends)) for name in model.names]
-
-
-def _has_composition(model: Model) -> bool:
-    return any(entry.kind == "ilr" for entry in model.transforms.entries)
-
-
-def _exact(model: Model, posterior: xr.Dataset, index: int) -> tuple[Array, Array]:
-    from ..gllim.mixtures import quantile
-
-    transforms = model.transforms
-    column = transforms.column(index)
-    weights = np.asarray(posterior["weight"].values, dtype=np.float64)
-    seen = weights > _SEEN_WEIGHT * weights.max()
-    weights = weights[seen] / weights[seen].sum()
-    means = posterior["mean"].values[seen, column]
-    deviations = np.sqrt(posterior["covariance"].values[seen, column, column])
-    low, high = quantile(weights[None], means[None], deviations[None] ** 2, list(_ENDS))[0]
-    near = (means[:, None] + deviations[:, None] * np.linspace(-4.0, 4.0, _EACH)).ravel()
-    z = np.unique(np.concatenate([np.linspace(low, high, _FINE), near[(near > low) & (near < high)]]))
-    scaled = (z[:, None] - means) / deviations
-    density = (np.exp(-0.5 * scaled**2) / (np.sqrt(2.0 * np.pi) * deviations)) @ weights
-    slope = np.exp(transforms.entry(index).log_jacobian(z[:, None]))
-    there = slope > 0.0  # a sqrt has an atom where z is negative
-    return transforms.inverse_of(index, z)[there], density[there] / slope[there]
-
-
-def _steps(quantiles: Array) -> tuple[Array, Array]:
-    widths = np.diff(quantiles)
-    mass = np.diff(np.array(STEP_LEVELS))
-    wide = widths > 0.0
-    density = mass[wide] / widths[wide]
-    edges = np.stack([quantiles[:-1][wide], quantiles[1:][wide]], axis=1)
-    return edges.ravel(), np.repeat(density, 2)
-
 
 _COLUMNS = 3
 _FIT_HEIGHT, _ROW_HEIGHT = 4.2, 2.5
-_LABELLED_WEIGHT = 1e-3
 
 
 def plot_spectrum(
@@ -120,27 +28,22 @@ def plot_spectrum(
     noise: Any = None,
     known: Any = None,
     truth: Mapping[Any, Any] | None = None,
-    *,
-    band_dim: str | None = None,
-    tolerance: float = 1.0,
+    **options: Any,
 ) -> Figure:
     """Draw one spectrum with the model's fit and residuals, and the posterior of each parameter.
 
-    The fit is the spectrum of the posterior mean of parameters and latents (output ``residual``).  The grey band
-    about the residuals is two standard deviations to each side: of the model's noise, that of each component counted
-    by its weight, and of `noise`.  Densities are those of the posterior mixture (eq. JGMM_inverse_map) in physical
-    units, before any recalibration; the strip below each shows mean and 90 % interval in the range of training.
+    The fit is the spectrum of the posterior mean of parameters and latents (output ``residual``). The grey band about
+    the residuals is two standard deviations to each side: of the model's noise, that of each component counted by its
+    weight, and of `noise`. Densities are those of the posterior mixture (eq. JGMM_inverse_map) in physical units,
+    before any recalibration; the strip below each shows mean and 90 % interval in the range of training.
 
     Parameters
     ----------
-    inverter
-        A trained `GLLiMInverter`.
-    spectrum
-        One spectrum; dimensions beside the bands have size 1.
-    noise, known, band_dim, tolerance
-        As in `GLLiMInverter.invert`; for one spectrum.
-    truth
-        True values of parameters by name, to be marked; others are left out.
+    inverter : a trained `GLLiMInverter`.
+    spectrum : one spectrum; dimensions beside the bands have size 1.
+    noise, known : as in `GLLiMInverter.invert`, for one spectrum.
+    truth : true values of parameters by name, to be marked; others are left out.
+    options : further ones of `GLLiMInverter.invert`, such as `band_dim` and `tolerance`.
 
     Returns
     -------
@@ -148,10 +51,8 @@ def plot_spectrum(
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the inverter is not fitted, there is more than one spectrum, too few of its bands are valid, or a
+    ImportError : matplotlib is missing.
+    ValueError : the inverter is not fitted, there is more than one spectrum, too few of its bands are valid, or a
         parameter is known by an interval.
 
     Examples
@@ -164,59 +65,32 @@ def plot_spectrum(
     >>> len(figure.axes)
     4
     """
-    from ..cubes import read_conditions
+    inversion = inversion_of(inverter, noise=noise, known=known, **options)
+    return draw_spectrum(inversion.model, explain(inversion, spectrum), truth)
 
-    model = model_of(inverter)
-    request = read_request(
-        spectrum, model.bands, model.spectra_name, model.spectra_units, band_dim, tolerance, rechunk="auto"
-    )
-    others = {str(dim): size for dim, size in request.cube.sizes.items() if dim != request.band_dim}
-    if any(size > 1 for size in others.values()):
-        one = ", ".join(f"{dim}=0" for dim in others)
-        raise ValueError(f"these are spectra over {others}: select one, as with .isel({one})")
-    cube = request.cube.squeeze(list(others), drop=True).compute()
-    options: dict[str, Any] = {"noise": noise, "known": known, "band_dim": request.band_dim, "tolerance": tolerance}
-    found = inverter.invert(cube, outputs=["residual", "fit_rmse", *needed_outputs(model)], **options)
-    residual = found["residual"].values.astype(np.float64)
-    if not np.isfinite(residual).any():
+
+def draw_spectrum(model: Model, explained: Explanation, truth: Mapping[Any, Any] | None = None) -> Figure:
+    """Draw a spectrum that was explained: see :func:`plot_spectrum`."""
+    if not explained.is_inverted:
         raise ValueError("too few bands of the spectrum are valid to invert it: choose another")
-    posterior = inverter.posterior(cube, **options)
-    request = replace(request, cube=cube)
-    added = read_conditions(request, model.bands, model.names, noise, None, model.spectra_units, tolerance=tolerance)
-    deviation = np.sqrt(noise_variance(model, posterior["weight"].values, added.variance))
-    observed = np.where(np.isfinite(residual), cube.values.astype(np.float64)[request.bands], np.nan)
-
+    if explained.residual is None:
+        raise ValueError("a parameter is known by an interval, and then there are no residuals to draw")
     rows = -(-len(model.names) // _COLUMNS)
     figure = new_figure(9.0, _FIT_HEIGHT + _ROW_HEIGHT * rows)
     if not rows:
-        _draw_fit(figure, model, observed, residual, deviation)
+        _draw_fit(figure, model, explained)
         return figure
     upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=[_FIT_HEIGHT, _ROW_HEIGHT * rows])[:, 0]
-    _draw_fit(upper, model, observed, residual, deviation)
+    _draw_fit(upper, model, explained)
     shown = {} if truth is None else {name: float(truth[name]) for name in model.names if name in truth}
-    _draw_parameters(lower, rows, model, marginals(model, posterior, found), shown)
+    _draw_parameters(lower, rows, model, explained.marginals, shown)
     return figure
 
 
-def noise_variance(model: Model, weights: np.ndarray, added: np.ndarray | None) -> np.ndarray:
-    """Variances (D,) of the noise: Sigma of the components by their weights, and what the user adds."""
-    each = iter(weights)
-    total: np.ndarray = np.zeros(model.theta.n_bands)
-    for theta in model.members:
-        for k in range(theta.n_components):
-            weight = next(each)
-            if weight > _LABELLED_WEIGHT:
-                dense = theta.structure.dense(theta.Sigma[k : k + 1], theta.n_bands)[0]
-                total += weight * np.diagonal(dense)
-    if added is None:
-        return total
-    total += np.diagonal(added) if added.ndim == 2 else added
-    return total
-
-
-def _draw_fit(
-    figure: Figure | SubFigure, model: Model, observed: np.ndarray, residual: np.ndarray, deviation: np.ndarray
-) -> None:
+def _draw_fit(figure: Figure | SubFigure, model: Model, explained: Explanation) -> None:
+    observed, residual, deviation = explained.observed, explained.residual, explained.deviation
+    assert residual is not None
+    assert deviation is not None
     axis = BandAxis.of(model.bands)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
     units = units_of({"units": model.spectra_units})
@@ -249,13 +123,13 @@ def _draw_fit(
 
 
 def _draw_parameters(
-    figure: Figure | SubFigure, rows: int, model: Model, found: list[Marginal], truth: Mapping[str, float]
+    figure: Figure | SubFigure, rows: int, model: Model, marginals: list[Marginal], truth: Mapping[str, float]
 ) -> None:
-    columns = min(_COLUMNS, len(found))
+    columns = min(_COLUMNS, len(marginals))
     grid = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=[1.0, 0.1] * rows)
     for ax in grid.flat:
         ax.set_axis_off()
-    for i, (name, marginal) in enumerate(zip(model.names, found, strict=True)):
+    for i, (name, marginal) in enumerate(zip(model.names, marginals, strict=True)):
         row, column = divmod(i, columns)
         upper, lower = grid[2 * row, column], grid[2 * row + 1, column]
         units = units_of(model.attrs[name])

@@ -1,4 +1,4 @@
-"""Figure of a table of results: each parameter against the samples, with its intervals."""
+"""Figure of a table of results, each parameter against the samples; and results of either kind, table or image."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from ..cubes import legible, percent, units_of
-from ..flags import FLAG_VARIABLE, flag_bits
+from ..cubes import percent, units_of
+from ..flags import FLAG_NAME, FLAG_VARIABLE, flag_bits, flag_shares
 from ..scores import paired
 from .layout import (
     DOT,
@@ -27,9 +27,11 @@ from .layout import (
     robust_limits,
     spans_decades,
     title_of,
+    told_in_advance,
     with_units,
     with_variables,
 )
+from .maps import MapSample, draw_maps, plot_maps, sample_maps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,26 +71,21 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
 
     Parameters
     ----------
-    table
-        Estimates along one dimension, lazy or not.  Its coordinate, where it is one of numbers or dates, is the
-        horizontal axis, else the rows are numbered.  Rows with a `quality_flag` are ringed.
-    truth
-        True values on the same rows, or None.
-    parameters
-        Which to draw, in order; by default all that `table` (and `truth`) hold, less those known in advance (std 0
-        everywhere), which a line above the panels names with their values.
+    table : estimates along one dimension, lazy or not. Its coordinate, where it is one of numbers or dates, is the
+        horizontal axis, else the rows are numbered. Rows with a `quality_flag` are ringed.
+    truth : true values on the same rows, or None.
+    parameters : which to draw, in order; by default all that `table` (and `truth`) hold, less those known in advance
+        (std 0 everywhere), which a line above the panels names with their values.
 
     Returns
     -------
-    A matplotlib Figure; see `save_figure`.  Of more than 5000 rows, every second, third, ... is drawn.  Axes of
+    A matplotlib Figure; see `save_figure`. Of more than 5000 rows, every second, third, ... is drawn. Axes of
     parameters are logarithmic where all values are positive and span more than two decades.
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If a parameter is missing, is not one-dimensional, or the rows of the truth differ.
+    ImportError : matplotlib is missing.
+    ValueError : a parameter is missing, is not one-dimensional, or the rows of the truth differ.
 
     Examples
     --------
@@ -122,8 +119,7 @@ def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: S
         shown = [textwrap.shorten(plain(label), 20, placeholder=" …") for label in table[dim].values]
         axes[-1].set_xticks(places, shown, rotation=30, ha="right", rotation_mode="anchor")
     if given:
-        told = ", ".join(f"{legible(name)} = {value}" for name, value in given.items())
-        figure.suptitle(plain(f"Known in advance, not drawn: {told}"), fontsize=SMALL, color=SOFT, wrap=True)
+        figure.suptitle(plain(told_in_advance(given)), fontsize=SMALL, color=SOFT, wrap=True)
     return figure
 
 
@@ -171,11 +167,11 @@ def _scale(ax: Axes, values: np.ndarray) -> None:
 
 def _interval(table: xr.Dataset, name: str) -> _Interval | None:
     for lower in map(str, table.data_vars):
-        found = _LOWER.search(lower)
+        ends = _LOWER.search(lower)
         upper = lower.removesuffix("_lower") + "_upper"
-        if found and lower == f"{name}{found[0]}" and upper in table:
-            kind = "central" if found[1] == "ci" else "shortest"
-            return _Interval(table[lower].values, table[upper].values, f"{kind} {100 * float(f'0.{found[2]}'):g} %")
+        if ends and lower == f"{name}{ends[0]}" and upper in table:
+            kind = "central" if ends[1] == "ci" else "shortest"
+            return _Interval(table[lower].values, table[upper].values, f"{kind} {100 * float(f'0.{ends[2]}'):g} %")
     if f"{name}_q05" in table and f"{name}_q95" in table:
         return _Interval(table[f"{name}_q05"].values, table[f"{name}_q95"].values, "central 90 %")
     if f"{name}_std" in table:
@@ -189,3 +185,93 @@ def _flagged(table: xr.Dataset, name: str) -> np.ndarray:
     if FLAG_VARIABLE not in table:
         return np.zeros(table[name].size, dtype=bool)
     return np.broadcast_to(flag_bits(table[FLAG_VARIABLE]).values != 0, table[name].shape)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results in memory, images thinned; ``flag_shares`` are those of all pixels, "none" first, empty without flags."""
+
+    names: list[str]
+    data: xr.Dataset
+    truth: xr.Dataset | None
+    flag_shares: dict[str, float]
+    attrs: dict[Any, Any]
+    image: MapSample | None
+
+    @property
+    def is_image(self) -> bool:
+        """Whether there are two dimensions."""
+        return self.image is not None
+
+    def draw(self) -> Figure:
+        """The figure of `plot_maps` for images, of `plot_table` for rows."""
+        if self.image is not None:
+            return draw_maps(self.image)
+        given = given_in_advance(self.data, self.names)
+        return plot_table(self.data, self.truth, [name for name in self.names if name not in given])
+
+
+def read_results(
+    results: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None
+) -> Results:
+    """Read results along one dimension or two, computed once; ValueError where they are neither, or grids differ.
+
+    Dimensions of size 1 do not count: images of one row or column are rows.
+    """
+    truth = with_variables(truth, results)
+    names = chosen(results, truth, parameters)
+    results, truth = squeezed(results, names), None if truth is None else squeezed(truth, names)
+    if all(results[name].ndim == 1 for name in names):
+        data = results.compute()
+        shares = flag_shares(data[FLAG_VARIABLE]) if FLAG_VARIABLE in data else None
+        return Results(names, data, truth, _by_name(shares), results.attrs, None)
+    image = sample_maps(results, truth, names, leave_given=True)
+    return Results(names, image.maps, image.truth, _by_name(image.shares), results.attrs, image)
+
+
+def squeezed(data: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
+    """The data without dimensions of size 1, as long as the variables ``names`` keep one dimension."""
+    dims = list(dict.fromkeys(dim for name in names for dim in data[name].dims))
+    single = [dim for dim in dims if data.sizes[dim] == 1]
+    return data.isel(dict.fromkeys(single if len(single) < len(dims) else single[:-1], 0))
+
+
+def _by_name(shares: xr.DataArray | None) -> dict[str, float]:
+    if shares is None:
+        return {}
+    return {str(name): float(share) for name, share in zip(shares[FLAG_NAME].values, shares.values, strict=True)}
+
+
+def plot_results(
+    results: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None
+) -> Figure:
+    """Draw what an inversion gave: `plot_maps` of images, `plot_table` of rows.
+
+    Parameters
+    ----------
+    results : estimates along one dimension or two, with their intervals, deviations and flags. Dimensions of size 1 do
+        not count: images of one row or column are drawn as rows.
+    truth : true values on the same grid, or None.
+    parameters : which to draw, in order; by default all that `results` (and `truth`) hold.
+
+    Returns
+    -------
+    A matplotlib Figure; see `save_figure`.
+
+    Raises
+    ------
+    ImportError : matplotlib is missing.
+    ValueError : a parameter is missing, has neither one dimension nor two, or the grids differ.
+
+    Examples
+    --------
+    >>> results = xr.Dataset({"lai": ("plot", [1.0, 2.0, 4.0])})
+    >>> figure = plot_results(results, truth=results + 0.1)
+    >>> len(figure.axes)
+    1
+    """
+    truth = with_variables(truth, results)
+    names = chosen(results, truth, parameters)
+    results, truth = squeezed(results, names), None if truth is None else squeezed(truth, names)
+    draw = plot_table if all(results[name].ndim == 1 for name in names) else plot_maps
+    return draw(results, truth, parameters)

@@ -43,14 +43,12 @@ def plot_training(
     """Draw a training set: percentiles of its spectra band by band, and the histogram of each parameter.
 
     Percentiles are of at most 4000 spectra, a random choice that is always the same; of lazy spectra only these are
-    read.  Histograms are of all samples, on a logarithmic axis where all are positive and span more than two decades.
+    read. Histograms are of all samples, on a logarithmic axis where all are positive and span more than two decades.
 
     Parameters
     ----------
-    training
-        Spectra and parameters as `GLLiMInverter.fit` takes them.
-    spectra, parameters, band_dim
-        As in `GLLiMInverter.fit`, with its defaults.
+    training : spectra and parameters as `GLLiMInverter.fit` takes them.
+    spectra, parameters, band_dim : as in `GLLiMInverter.fit`, with its defaults.
 
     Returns
     -------
@@ -58,10 +56,8 @@ def plot_training(
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the spectra are not to be found, are empty, or a parameter is missing or no number.
+    ImportError : matplotlib is missing.
+    ValueError : the spectra are not to be found, are empty, or a parameter is missing or no number.
 
     Examples
     --------
@@ -93,8 +89,7 @@ def plot_convergence(inverter: GLLiMInverter) -> Figure:
 
     Parameters
     ----------
-    inverter
-        A trained `GLLiMInverter`; of a committee, the first member is drawn.
+    inverter : a trained `GLLiMInverter`; of a committee, the first member is drawn.
 
     Returns
     -------
@@ -102,10 +97,8 @@ def plot_convergence(inverter: GLLiMInverter) -> Figure:
 
     Raises
     ------
-    ImportError
-        If matplotlib is missing.
-    ValueError
-        If the inverter is not fitted.
+    ImportError : matplotlib is missing.
+    ValueError : the inverter is not fitted.
 
     Examples
     --------
@@ -180,7 +173,7 @@ def _draw_spectra(ax: Axes, axis: BandAxis, rows: np.ndarray, array: xr.DataArra
 def _percentiles(rows: np.ndarray) -> np.ndarray:
     """PERCENTILES (5, D) of the finite values of every band, NaN where a band has none."""
     values = np.where(np.isfinite(rows), rows, np.nan).astype(np.float64)
-    found = np.full((len(PERCENTILES), values.shape[1]), np.nan)
+    percentiles = np.full((len(PERCENTILES), values.shape[1]), np.nan)
     some = np.isfinite(values).any(axis=0)
-    found[:, some] = np.nanpercentile(values[:, some], PERCENTILES, axis=0)
-    return found
+    percentiles[:, some] = np.nanpercentile(values[:, some], PERCENTILES, axis=0)
+    return percentiles

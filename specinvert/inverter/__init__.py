@@ -1,18 +1,35 @@
 """`GLLiMInverter`: labelled simulations in, a trained model; labelled spectra in, labelled parameter maps out."""
 
-from .evaluated import EvaluatedSample, evaluate_sample, lacking_noise
-from .fit import KEPT, add_noise, band_name, read_settings
-from .inverter import GLLiMInverter, load_inverter, model_of
+from .explanation import (
+    EvaluatedSample,
+    Explanation,
+    Marginal,
+    evaluate_sample,
+    explain,
+    lacking_noise,
+    noise_variance,
+    recalibrated,
+)
+from .fit import KEPT, TrainingOptions, band_name, read_settings
+from .inversion import Inversion
+from .inverter import GLLiMInverter, inversion_of, load_inverter, model_of
 
 __all__ = [
     "KEPT",
     "EvaluatedSample",
+    "Explanation",
     "GLLiMInverter",
-    "add_noise",
+    "Inversion",
+    "Marginal",
+    "TrainingOptions",
     "band_name",
     "evaluate_sample",
+    "explain",
+    "inversion_of",
     "lacking_noise",
     "load_inverter",
     "model_of",
+    "noise_variance",
     "read_settings",
+    "recalibrated",
 ]

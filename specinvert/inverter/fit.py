@@ -1,19 +1,20 @@
-"""The settings of an inverter: checked before any work, and as its model file keeps them.
+"""From a labelled training set and the settings of every member to a model with its domain.
 
-From a labelled training set and the settings of every member to a model with its domain."""
+Settings are checked before any work, and kept as the model file holds them.
+"""
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask
 import numpy as np
 import xarray as xr
 
-from ..cubes import Bands, DaskChunks, TrainingSet
+from ..cubes import OUTPUTS, Bands, DaskChunks, TrainingSet, declare_outputs, read_training, resample
 from ..gllim import held_out_tails
 from ..gllim.em import FitProgress, Settings, Training, train, train_members
 from ..gllim.model import Constraints, GLLiMParameters
@@ -65,6 +66,49 @@ def plain(setting: Any) -> Any:
     return [plain(value) for value in setting]
 
 
+@dataclass(frozen=True, eq=False)
+class TrainingOptions:
+    """How a training set is read: arguments of :meth:`specinvert.GLLiMInverter.fit`."""
+
+    spectra: str | None = None
+    parameters: Sequence[str] | None = None
+    band_dim: str | None = None
+    weights: Any = None
+    noise: Any = None
+    sensor: Any = None
+    responsibilities: Any = None
+    missing: str = "raise"
+    rechunk: str | None = None
+    persist: bool | str = "auto"
+
+    def read(self, training: xr.Dataset, transforms: Any, random_state: Any) -> tuple[TrainingSet, np.ndarray | None]:
+        """The samples, and the standard deviation of the noise added to them; None without, or where it is not white.
+
+        Raises
+        ------
+        TypeError, ValueError : what is wrong with the data.
+        """
+        added: np.ndarray | None = None
+        labels: dict[str, Any] = {"spectra": self.spectra, "band_dim": self.band_dim}
+        if self.sensor is not None:
+            training = resample(training, self.sensor, good_only=True, rechunk=self.rechunk, **labels)
+        if self.noise is not None:
+            training, added = add_noise(training, self.noise, random_state, **labels)
+        data = read_training(
+            training,
+            parameters=self.parameters,
+            weights=self.weights,
+            responsibilities=self.responsibilities,
+            missing=self.missing,
+            rechunk=self.rechunk,
+            persist=self.persist,
+            transforms=transforms,
+            **labels,
+        )
+        declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
+        return data, added
+
+
 KEPT = 500
 """Held-out spectra that a model keeps, to tell what lies in its domain under other noise."""
 
@@ -92,8 +136,8 @@ def fit_model(
             None if keeper is None else keeper.of_member(number),
         )
 
-    results = train_members(members, fit_member, _one_by_one if isinstance(data.source, DaskChunks) else _in_threads)
-    first, thetas = results[0], tuple(_contiguous(found.fit.parameters) for found in results)
+    trained = train_members(members, fit_member, _one_by_one if isinstance(data.source, DaskChunks) else _in_threads)
+    first, thetas = trained[0], tuple(_contiguous(member.fit.parameters) for member in trained)
     held_out = held_out_tails(data.source, members[0], thetas, first.moments)
     moments, plain = first.moments.parameters, data.transforms.is_identity
     return Model(

@@ -1,20 +1,19 @@
-"""What a trained model tells of itself, and does with labelled data: maps, posteriors and scores."""
+"""What a trained model does with labelled data: maps, posteriors, scores and simulations."""
 
 from __future__ import annotations
 
-import hashlib
 import numbers
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from .._version import __version__
 from ..cubes import (
     RESERVED,
     BlockInverter,
+    Conditions,
     Domain,
     Output,
     Predictor,
@@ -41,20 +40,6 @@ from ..cubes import (
 )
 from ..model import Model
 from ..scores import broadcast_truth, calibration_table, evaluation, read_truth
-
-FITTED: dict[str, Callable[[Model], Any]] = {
-    "parameters_": lambda m: m.theta,
-    "members_": lambda m: m.members,
-    "log_likelihoods_": lambda m: m.log_likelihoods,
-    "n_iter_": lambda m: len(m.log_likelihoods),
-    "converged_": lambda m: m.converged,
-    "n_components_": lambda m: m.theta.n_components,
-    "n_latent_": lambda m: m.theta.n_latent,
-    "n_removed_": lambda m: m.n_removed,
-    "bic_": lambda m: m.bics[m.theta.n_latent],
-    "bics_": lambda m: m.bics,
-}
-"""Attributes that an inverter has once it is fitted, of its model."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +77,17 @@ class Inversion:
         declared = declare_outputs(outputs, model.names, model.theta.n_latent)
         if len(model.members) > 1 and any(output.kind == "latent" for output in declared):
             raise ValueError("the latents of a committee's members are not comparable: ask for other outputs")
-        request = self._request(cube)
+        request = self.request(cube)
         taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
         require_free_names(request.cube, request.band_dim, sorted(taken))
         kernel = self._kernel(request, declared)
-        remarks = [*request.remarks, *describe_conditions(kernel.conditions, model.names)]
         return label_maps(
             apply_blocks(request.cube, request.band_dim, kernel),
             request.cube,
             declared,
             model.names,
             model.attrs,
-            _provenance(model, remarks, earlier_history(cube.attrs, request.cube.attrs)),
+            self._provenance(request, kernel.conditions, earlier_history(cube.attrs, request.cube.attrs)),
             model.spectra_units,
         )
 
@@ -112,7 +96,7 @@ class Inversion:
         least = n_components is None or (isinstance(n_components, numbers.Integral) and n_components >= 1)
         if not least or isinstance(n_components, bool):
             raise ValueError(f"n_components={n_components!r} must be an integer, 1 or more, or None")
-        request = self._request(spectra)
+        request = self.request(spectra)
         require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
         kernel = self._kernel(request, [])
         if kernel.conditions.has_interval:
@@ -126,14 +110,14 @@ class Inversion:
         """Errors, scores and calibration over ``parameter`` on spectra of known parameters."""
         names = self.model.names
         maps, truth = self._compare(test, ("mean", "pit", "crps"))
-        found = evaluation(maps[names], truth, names)
+        scores = evaluation(maps[names], truth, names)
         if self.model.transforms.is_identity:
-            scores = [float(maps[f"{name}_crps"].mean()) for name in names]
+            crps = [float(maps[f"{name}_crps"].mean()) for name in names]
             attrs = {"long_name": "mean continuous ranked probability score"}
-            if "units" in found["rmse"].attrs:
-                attrs["units"] = found["rmse"].attrs["units"]
-            found["crps"] = ("parameter", scores, attrs)
-        return found.merge(calibration_table(_pits(maps, names)))
+            if "units" in scores["rmse"].attrs:
+                attrs["units"] = scores["rmse"].attrs["units"]
+            scores["crps"] = ("parameter", crps, attrs)
+        return scores.merge(calibration_table(_pits(maps, names)))
 
     def pit(self, test: xr.Dataset) -> xr.Dataset:
         """The posterior's distribution function at the truth, by parameter."""
@@ -144,17 +128,31 @@ class Inversion:
         names = self.model.names
         truth, spectra = read_truth(test, names, self.model.attrs)
         truth = truth.assign({name: meant(truth[name], f"true {name!r}").variable for name in names})
-        request = self._request(spectra)
+        request = self.request(spectra)
         kernel = self._kernel(request, declare_scores(kinds, names), truth)
         with large_graphs():
             maps = apply_blocks(request.cube, request.band_dim, kernel).compute()
         first = maps[next(iter(maps.data_vars))]
         return maps, {name: broadcast_truth(truth[name], first) for name in names}
 
-    def _request(self, data: xr.DataArray | xr.Dataset) -> Request:
+    def request(self, data: xr.DataArray | xr.Dataset) -> Request:
+        """The spectra in ``data`` and where their bands are; raises as :func:`specinvert.cubes.read_request`."""
         model = self.model
         asked = self.band_dim, self.tolerance, self.rechunk
         return read_request(data, model.bands, model.spectra_name, model.spectra_units, *asked)
+
+    def conditions(self, request: Request, truth: xr.Dataset | None = None) -> Conditions:
+        """Noise beyond that of training and known parameters, and a truth to compare with, checked.
+
+        Raises
+        ------
+        TypeError, ValueError : as :func:`specinvert.cubes.read_conditions`, and noise below that of training.
+        """
+        model = self.model
+        units = {name: model.attrs[name].get("units") for name in model.names}
+        asked = self.noise, self.known, model.spectra_units, units, self.tolerance
+        conditions = read_conditions(request, model.bands, model.names, *asked, truth)
+        return without_training(conditions, model.training_noise) if self.noise_includes_training else conditions
 
     def _kernel(self, request: Request, declared: Sequence[Output], truth: xr.Dataset | None = None) -> BlockInverter:
         """The kernel of one request.
@@ -163,22 +161,8 @@ class Inversion:
         ------
         ValueError : noise, known parameters or outputs that do not go with the model, the request or each other.
         """
-        model = self.model
-        units = {name: model.attrs[name].get("units") for name in model.names}
-        conditions = read_conditions(
-            request,
-            model.bands,
-            model.names,
-            self.noise,
-            self.known,
-            model.spectra_units,
-            units,
-            self.tolerance,
-            truth,
-        )
+        model, conditions = self.model, self.conditions(request, truth)
         check_request(conditions, declared, model.transforms)
-        if self.noise_includes_training:
-            conditions = without_training(conditions, model.training_noise)
         predictor = Predictor(
             model.members,
             model.transforms,
@@ -189,6 +173,20 @@ class Inversion:
             model.held_out,
         )
         return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
+
+    def _provenance(self, request: Request, conditions: Conditions, earlier: str) -> dict[str, str]:
+        """Attributes of maps: version and model, conditions, ranges of training, and the history with one line more."""
+        model, identity = self.model, self.model.identity
+        said = describe_conditions(conditions, model.names)
+        given = describe_conditions(replace(conditions, remarks=()), model.names)
+        ranges = zip(model.names, model.low, model.high, strict=True)
+        return {
+            "source": f"specinvert {__version__}, GLLiM model {identity}",
+            "model_id": identity,
+            **({"conditions": "; ".join(given)} if given else {}),
+            **with_history({"history": earlier}, "; ".join(["invert", *request.remarks, *said])),
+            "training_ranges": "; ".join(f"{name}: {low:g} to {high:g}" for name, low, high in ranges),
+        }
 
     def _least_bands(self) -> int:
         """Valid bands that a spectrum needs: those asked for, else L_t + 1 or a tenth of the bands, the larger."""
@@ -218,27 +216,6 @@ def simulate(model: Model, parameters: xr.Dataset, latent: xr.DataArray | None =
     )
 
 
-def identity(model: Model) -> str:
-    """Short hash of the fitted parameters."""
-    digest = hashlib.sha256()
-    for theta in model.members:
-        for array in theta.arrays().values():
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:12]
-
-
 def _pits(maps: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
     """Those of the maps that are PIT values, named after their parameters."""
     return maps[[f"{name}_pit" for name in names]].rename({f"{name}_pit": name for name in names})
-
-
-def _provenance(model: Model, remarks: Sequence[str], earlier: str) -> dict[str, str]:
-    """Attributes of maps: version, model, ranges of training, and the cube's history with a line on the inversion."""
-    ranges = "; ".join(
-        f"{name}: {low:g} to {high:g}" for name, low, high in zip(model.names, model.low, model.high, strict=True)
-    )
-    return {
-        "source": f"specinvert {__version__}, GLLiM model {identity(model)}",
-        **with_history({"history": earlier}, "; ".join(["invert", *remarks])),
-        "training_ranges": ranges,
-    }

@@ -7,19 +7,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from ..cubes import DEFAULT_OUTPUTS, OUTPUTS, declare_outputs, read_training, resample
+from ..cubes import DEFAULT_OUTPUTS
 from ..gllim.em import FitProgress, check_progress, member_settings
 from ..gllim.model import GLLiMParameters
 from ..io import CheckpointFile, load_model, save_model
 from ..model import Model
-from ..scores import Recalibration
-from .fit import add_noise, fit_model, plain, read_settings, stored_settings
-from .inversion import FITTED, Inversion, identity, simulate
+from .explanation import recalibrated
+from .fit import TrainingOptions, fit_model, plain, read_settings, stored_settings
+from .inversion import Inversion, simulate
 
 
 class GLLiMInverter:
@@ -188,28 +188,14 @@ class GLLiMInverter:
             raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
         check_progress(progress)
         keeper = None if checkpoint is None else CheckpointFile(checkpoint)
-        added = None
-        if sensor is not None:
-            training = resample(training, sensor, spectra=spectra, band_dim=band_dim, good_only=True, rechunk=rechunk)
-        if noise is not None:
-            training, added = add_noise(training, noise, self.random_state, spectra, band_dim)
-        data = read_training(
-            training,
-            spectra,
-            parameters,
-            band_dim,
-            weights,
-            responsibilities,
-            missing,
-            rechunk,
-            persist,
-            self.transforms,
+        options = TrainingOptions(
+            *(spectra, parameters, band_dim, weights, noise, sensor, responsibilities, missing, rechunk, persist)
         )
+        data, added = options.read(training, self.transforms, self.random_state)
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
-        declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
         model = fit_model(data, members, stored_settings(self), progress, keeper)
-        self.model_ = replace(model, training_noise=None if added is None else added * np.ones(data.bands.size))
+        self._take(replace(model, training_noise=None if added is None else added * np.ones(data.bands.size)))
         if keeper is not None:
             keeper.remove(len(members))
         return self
@@ -258,7 +244,8 @@ class GLLiMInverter:
         ValueError : not fitted, bands that do not match, units that contradict, unknown outputs, an empty cube, noise
             that is negative or fits no bands, a known parameter that the model has not or beyond its bounds.
         """
-        return self._inversion(
+        return inversion_of(
+            self,
             noise=noise,
             known=known,
             band_dim=band_dim,
@@ -274,32 +261,23 @@ class GLLiMInverter:
         noise: Any = None,
         known: Any = None,
         *,
-        band_dim: str | None = None,
-        tolerance: float = 1.0,
-        min_valid_bands: int | None = None,
-        noise_includes_training: bool = False,
         n_components: int | None = None,
+        **options: Any,
     ) -> xr.Dataset:
         """The Gaussian mixture p(parameters | spectrum) (eq. JGMM_inverse_map), in memory.
 
-        Of the transformed parameters, where the model has transforms. Arguments are those of :meth:`invert`; a known
-        parameter has its value as mean and no variance. With ``n_components`` the mixture of each spectrum is reduced
-        to so many, those merged first that change it least (Runnalls, 2007), its mean and covariance kept.
+        Of the transformed parameters, where the model has transforms. Arguments and options are those of
+        :meth:`invert`; a known parameter has its value as mean and no variance. With ``n_components`` the mixture of
+        each spectrum is reduced to so many, those merged first that change it least (Runnalls, 2007), its mean and
+        covariance kept.
 
         Returns
         -------
         Dataset of ``weight`` (..., component), ``mean`` (..., component, parameter), ``covariance`` (..., component,
         parameter, parameter_2) and ``log_evidence`` (...), NaN where a spectrum has no valid band.
         """
-        return self._inversion(
-            noise=noise,
-            known=known,
-            band_dim=band_dim,
-            tolerance=tolerance,
-            rechunk="auto",
-            min_valid_bands=min_valid_bands,
-            noise_includes_training=noise_includes_training,
-        ).posterior(spectra, n_components)
+        options = {"rechunk": "auto", **options}
+        return inversion_of(self, noise=noise, known=known, **options).posterior(spectra, n_components)
 
     def simulate(self, parameters: xr.Dataset, latent: xr.DataArray | None = None) -> xr.DataArray:
         """Spectra expected for parameters: the inverse regression (eq. JGMM_forward_exp). NaN where a parameter is.
@@ -313,7 +291,7 @@ class GLLiMInverter:
         ------
         ValueError : not fitted, a parameter that is absent or infinite, or latents of the wrong size.
         """
-        return simulate(self._fitted(), parameters, latent)
+        return simulate(model_of(self), parameters, latent)
 
     def evaluate(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
         """Invert spectra whose parameters are known, and compare.
@@ -330,7 +308,7 @@ class GLLiMInverter:
         (without transforms), and of the intervals coverage_50, coverage_90, coverage_95, ks_statistic and ks_p of the
         PIT values' uniformity, and calibration_error, the mean difference of coverage and level.
         """
-        return self._inversion(**options).evaluate(test)
+        return inversion_of(self, **options).evaluate(test)
 
     def pit(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
         """The probability integral transform of true parameters: the posterior's distribution function at the truth.
@@ -338,7 +316,7 @@ class GLLiMInverter:
         Uniform where the posterior is calibrated; for :mod:`specinvert.scores.calibration`. Arguments are those of
         :meth:`evaluate`. NaN for parts of compositions and where nothing was estimated.
         """
-        return self._inversion(**options).pit(test)
+        return inversion_of(self, **options).pit(test)
 
     def recalibrate(self, held_out: xr.Dataset, minimum: int = 2000, **options: Any) -> GLLiMInverter:
         """Correct quantiles and central intervals on simulations held out of training (Kuleshov et al., 2018).
@@ -359,51 +337,46 @@ class GLLiMInverter:
         -----
         UserWarning : the spectra lack the noise that training added to its own: intervals become too narrow.
         """
-        from .evaluated import lacking_noise
-
         if not isinstance(minimum, numbers.Integral) or isinstance(minimum, bool) or minimum < 1:
             raise ValueError(f"minimum={minimum!r} must be an integer, 1 or more")
-        raw = replace(self._fitted(), recalibration=None)
-        correction = Recalibration.of(self._inversion(raw, **options).pit(held_out), int(minimum))
-        for finding in lacking_noise(self, held_out, options):
+        made = recalibrated(inversion_of(self, **options), held_out, int(minimum))
+        for finding in made.findings:
             warnings.warn(f"{finding.title}. {finding.what} {finding.todo}", UserWarning, stacklevel=2)
-        self.model_ = replace(raw, recalibration=(correction.levels, correction.raw))
+        self._take(made.model)
         return self
 
     def to_netcdf(self, path: str | PathLike[str]) -> None:
         """Write the model: arrays and attributes only, all that inversion elsewhere needs. Atomic."""
-        save_model(self._fitted(), path)
+        save_model(model_of(self), path)
 
     @classmethod
     def from_netcdf(cls, path: str | PathLike[str]) -> GLLiMInverter:
         """Read a model written by :meth:`to_netcdf`, to the same bits."""
         model = load_model(path)
         inverter = cls(**model.settings, transforms=model.transforms.spec)
-        inverter.model_ = model
+        inverter._take(model)
         return inverter
 
-    def __getattr__(self, name: str) -> Any:
-        if name in FITTED and "model_" in self.__dict__:
-            return FITTED[name](self.model_)
-        if name in FITTED:
-            raise AttributeError(f"this GLLiMInverter is not fitted, so it has no {name!r}: call fit first")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def _take(self, model: Model) -> None:
+        """Become fitted: all that ends in an underscore is of the model."""
+        self.model_ = model
+        self.parameters_, self.members_ = model.theta, model.members
+        self.n_components_, self.n_latent_ = model.theta.n_components, model.theta.n_latent
+        self.log_likelihoods_, self.n_iter_ = model.log_likelihoods, len(model.log_likelihoods)
+        self.converged_, self.n_removed_ = model.converged, model.n_removed
+        self.bics_, self.bic_ = model.bics, model.bics[model.theta.n_latent]
 
-    def _fitted(self) -> Model:
-        if "model_" not in self.__dict__:
-            raise ValueError(
-                "this GLLiMInverter is not fitted: call fit(training) or specinvert.load_inverter(path) first"
-            )
-        return self.model_
+    if not TYPE_CHECKING:
 
-    def _inversion(self, model: Model | None = None, /, **options: Any) -> Inversion:
-        """How this inverter, or another model with its settings, inverts."""
-        return Inversion.of(model or self._fitted(), self.ensemble_weights == "evidence", options)
+        def __getattr__(self, name: str) -> Any:
+            if name.endswith("_") and not name.startswith("_") and "model_" not in vars(self):
+                raise AttributeError(f"this GLLiMInverter is not fitted, so it has no {name!r}: call fit first")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def model_id(self) -> str:
         """Short hash of the fitted parameters: the model's identity in its products."""
-        return identity(self._fitted())
+        return model_of(self).identity
 
 
 def load_inverter(path: str | PathLike[str]) -> GLLiMInverter:
@@ -427,5 +400,10 @@ def model_of(inverter: GLLiMInverter) -> Model:
     """The model of an inverter; ValueError where it is not fitted."""
     model = vars(inverter).get("model_")
     if not isinstance(model, Model):
-        raise ValueError("the inverter is not fitted: call fit(training) or specinvert.load_inverter(path) first")
+        raise ValueError("this GLLiMInverter is not fitted: call fit(training) or specinvert.load_inverter(path) first")
     return model
+
+
+def inversion_of(inverter: GLLiMInverter, **options: Any) -> Inversion:
+    """How an inverter inverts: options of :meth:`GLLiMInverter.invert` by name; ValueError where it is not fitted."""
+    return Inversion.of(model_of(inverter), inverter.ensemble_weights == "evidence", options)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import Bands
+from ..cubes import Bands, Recalibration
 from ..gllim.model import Constraints, GLLiMParameters
 from ..gllim.transforms import Transforms
 from ..model import Model
@@ -59,8 +59,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     if model.training_noise is not None:
         variables["training_noise"] = (("band",), model.training_noise)
     if model.recalibration is not None:
-        variables["recalibration_level"] = (("level",), model.recalibration[0])
-        variables["recalibration_raw"] = (("parameter", "level"), model.recalibration[1])
+        dims = {"recalibration_level": ("level",), "recalibration_raw": ("parameter", "level")}
+        variables |= {name: (dims[name], array) for name, array in model.recalibration.to_arrays().items()}
     labels = None if model.bands.labels is None else np.asarray(model.bands.labels)
     times = None if labels is None or labels.dtype.kind not in "mM" else labels.dtype
     from .._version import __version__
@@ -162,22 +162,20 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 def _model(data: xr.Dataset) -> Model:
     described = json.loads(data.attrs["specinvert_model"])
+    arrays: dict[str, Any] = {str(name): variable.values for name, variable in data.variables.items()}
     bands = described.pop("bands")
     labels = bands["labels"]
-    wavelength = data["wavelength"].values if "wavelength" in data.variables else None
     constraints = Constraints(**described.pop("constraints"))
-    n_latent, member = described.pop("n_latent"), data["member"].values
+    n_latent, member = described.pop("n_latent"), arrays["member"]
     members = tuple(
         GLLiMParameters(
-            **{name: data[name].values[member == number] for name in (*_THETA, "Sigma")},
+            **{name: arrays[name][member == number] for name in (*_THETA, "Sigma")},
             n_latent=n_latent,
             constraints=constraints,
         )
         for number in range(int(member.max()) + 1)
     )
     log_tail = described.pop("log_tail")
-    stored = [data[name].values for name in ("recalibration_level", "recalibration_raw") if name in data]
-    vectors: dict[str, Any] = {name: data[name].values for name in _VECTORS}
     return Model(
         members=members,
         transforms=Transforms.from_attrs(described.pop("transforms")),
@@ -185,15 +183,15 @@ def _model(data: xr.Dataset) -> Model:
         bands=Bands(
             dim=bands["dim"],
             size=members[0].n_bands,
-            wavelength=wavelength,
+            wavelength=arrays.get("wavelength"),
             unit=bands["unit"],
             guessed=bands["guessed"],
             labels=None if labels is None else np.asarray(labels, dtype=bands.get("labels_dtype")),
         ),
         bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
-        held_out=data["held_out"].values if "held_out" in data else None,
-        training_noise=data["training_noise"].values if "training_noise" in data else None,
-        recalibration=(stored[0], stored[1]) if stored else None,
-        **vectors,
+        held_out=arrays.get("held_out"),
+        training_noise=arrays.get("training_noise"),
+        recalibration=Recalibration.from_arrays(arrays) if "recalibration_level" in arrays else None,
+        **{name: arrays[name] for name in _VECTORS},
         **described,
     )

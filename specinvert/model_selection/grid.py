@@ -56,7 +56,7 @@ class _Scores:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class GridCell:
     """One cell of the grid: its numbers by name, and why there are none."""
 
     values: dict[str, float]
@@ -116,7 +116,7 @@ class GridJob:
         """A parameter as error messages name it."""
         return repr(self.data.transforms.transformed_names[i])
 
-    def fit(self, settings: Settings) -> Fitted:
+    def fit(self, settings: Settings) -> GridCell:
         """Fit and score one cell; a fit that degenerates has no numbers but the reason."""
         begun = perf_counter()
         nothing = np.full(len(self.data.parameters), np.nan)
@@ -124,13 +124,13 @@ class GridJob:
             training = train(self.data.source, settings, None, self.band_name, self.parameter_name)
         except (ValueError, np.linalg.LinAlgError) as error:
             values = dict.fromkeys(NUMBERS, np.nan) | {"seconds": perf_counter() - begun}
-            return Fitted(values, nothing, failure=str(error))
+            return GridCell(values, nothing, failure=str(error))
         fit = training.fit
         likelihood, n_free, total = fit.log_likelihoods[-1], fit.n_free, fit.total_weight
         with one_blas_thread():
             scores = self.data.source.sum(partial(_score, fit.parameters))
             held = None if self.held_out is None else self.held_out.sum(self._held_out_score(fit.parameters))
-        return Fitted(
+        return GridCell(
             {
                 "log_likelihood": likelihood,
                 "n_free_parameters": n_free,

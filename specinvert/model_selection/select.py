@@ -20,13 +20,13 @@ from dask.callbacks import Callback
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..cubes import OUTPUTS, DaskChunks, active_client, declare_outputs, large_graphs, read_training, resample
+from ..cubes import DaskChunks, active_client, large_graphs
 from ..gllim.em import Settings, moments_of
 from ..gllim.model import GLLiMParameters
-from ..inverter import GLLiMInverter, add_noise, read_settings
+from ..inverter import GLLiMInverter, TrainingOptions, read_settings
 from ..io import FinishedFits
 from ..scores import AXES, best_of, edges_of, require_criterion
-from .grid import NUMBERS, Fitted, GridJob
+from .grid import NUMBERS, GridCell, GridJob
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,12 +136,12 @@ def select_model(
     --------
     >>> from specinvert.physics.mixing import simulate_mixtures
     >>> training = simulate_mixtures(300, noise=0.02, seed=0).isel(wavelength=slice(None, None, 10))
-    >>> found = select_model(
+    >>> selection = select_model(
     ...     training, (1, 3, 20), (0, 2, 9), parameters=["ice_fraction", "haze"], tol=0.5, refit=False
     ... )
-    >>> found.best
+    >>> selection.best
     {'n_components': 3, 'n_latent': 2}
-    >>> found.table.bic.shape
+    >>> selection.table.bic.shape
     (3, 3)
     """
     require_criterion(criterion)
@@ -158,36 +158,28 @@ def select_model(
     pairs = [(k, w) for k in sizes for w in dimensions]
     inverters = {pair: GLLiMInverter(*pair, random_state=seed, **settings) for pair in pairs}
 
-    prepared = training
-    if sensor is not None:
-        prepared = resample(training, sensor, spectra=spectra, band_dim=band_dim, good_only=True, rechunk=rechunk)
-    if noise is not None:
-        prepared, _ = add_noise(prepared, noise, seed, spectra, band_dim)
-    transforms = inverters[pairs[0]].transforms
-    data = read_training(
-        prepared, spectra, parameters, band_dim, weights, missing=missing, rechunk=rechunk, transforms=transforms
+    options = TrainingOptions(
+        *(spectra, parameters, band_dim, weights, noise, sensor), missing=missing, rechunk=rechunk
     )
-    declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
+    data, _ = options.read(training, inverters[pairs[0]].transforms, seed)
     job = GridJob.of(data, held_out)
     cells = [(f"K = {k}, L_w = {w}", read_settings(inverters[k, w])) for k, w in pairs]
     n_samples, n_held_out = job.check([own for _, own in cells])
 
     finished = None if keeper is None else _Finished(keeper, job, [own for _, own in cells])
-    found = _fit_all(job, cells, progress, finished)
-    table = _tabulate(found, sizes, dimensions, data.parameters)
+    fits = _fit_all(job, cells, progress, finished)
+    table = _tabulate(fits, sizes, dimensions, data.parameters)
     table.attrs = {"criterion": criterion, "n_samples": n_samples, "n_held_out": n_held_out}
-    _tell_failures(found, [label for label, _ in cells])
+    _tell_failures(fits, [label for label, _ in cells])
     best = best_of(table, criterion)
     chosen = {name: int(table[name][index]) for name, index in zip(AXES, best, strict=True)}
     for edge in edges_of(table, best, data.bands.size):
         warnings.warn(f"the best by {criterion} lies at the edge of the grid: {edge}", UserWarning, stacklevel=2)
-    _tell_unconverged(found, cells[0][1])
+    _tell_unconverged(fits, cells[0][1])
     inverter = None
     if refit:
         inverter = inverters[chosen["n_components"], chosen["n_latent"]]
-        inverter.fit(
-            *(training, spectra, parameters, band_dim, weights, noise), sensor=sensor, missing=missing, rechunk=rechunk
-        )
+        inverter.fit(training, **vars(options))
     if keeper is not None:
         keeper.remove()
     return Selection(table, criterion, chosen, inverter)
@@ -207,26 +199,26 @@ class _Finished:
         self.names = [hashlib.sha256(data.digest() + repr(own).encode()).hexdigest() for own in settings]
         keeper.begin(self.names)
 
-    def load(self, number: int) -> Fitted | None:
+    def load(self, number: int) -> GridCell | None:
         kept = self.keeper.load(self.names[number])
-        return None if kept is None else Fitted(**{**kept, "nrmse": np.array(kept["nrmse"], dtype=np.float64)})
+        return None if kept is None else GridCell(**{**kept, "nrmse": np.array(kept["nrmse"], dtype=np.float64)})
 
-    def keep(self, number: int, found: Fitted) -> None:
-        if not found.failure:
-            values = {name: float(value) for name, value in found.values.items()}
+    def keep(self, number: int, cell: GridCell) -> None:
+        if not cell.failure:
+            values = {name: float(value) for name, value in cell.values.items()}
             self.keeper.keep(
                 self.names[number],
-                {**asdict(found), "values": values, "nrmse": found.nrmse.tolist(), "converged": bool(found.converged)},
+                {**asdict(cell), "values": values, "nrmse": cell.nrmse.tolist(), "converged": bool(cell.converged)},
             )
 
 
-def _fit(job: GridJob, settings: Settings) -> Fitted:
+def _fit(job: GridJob, settings: Settings) -> GridCell:
     """One fit, where it is done: one that memory does not hold has failed, as one that degenerates has."""
     try:
         return job.fit(settings)
     except MemoryError as error:
         nothing = np.full(len(job.data.parameters), np.nan)
-        return Fitted(dict.fromkeys(NUMBERS, np.nan), nothing, failure=f"not enough memory: {error}")
+        return GridCell(dict.fromkeys(NUMBERS, np.nan), nothing, failure=f"not enough memory: {error}")
 
 
 def _fit_all(
@@ -234,19 +226,19 @@ def _fit_all(
     cells: Sequence[tuple[str, Settings]],
     progress: SelectionProgress | None,
     finished: _Finished | None,
-) -> list[Fitted]:
+) -> list[GridCell]:
     """The fits, in the order of the cells."""
     kept = [None if finished is None else finished.load(number) for number in range(len(cells))]
-    found = {number: fitted for number, fitted in enumerate(kept) if fitted is not None}
+    done = {number: fitted for number, fitted in enumerate(kept) if fitted is not None}
 
-    def take(number: int, fitted: Fitted) -> None:
-        found[number] = fitted
+    def take(number: int, fitted: GridCell) -> None:
+        done[number] = fitted
         if finished is not None:
             finished.keep(number, fitted)
         if progress is not None:
-            progress(cells[number][0], len(found), len(cells))
+            progress(cells[number][0], len(done), len(cells))
 
-    left = [number for number in range(len(cells)) if number not in found]
+    left = [number for number in range(len(cells)) if number not in done]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told once, of all fits
         if isinstance(job.data.source, DaskChunks):
@@ -255,10 +247,10 @@ def _fit_all(
         elif left:
             held = dask.delayed(job, traverse=False)
             _compute({number: dask.delayed(_fit, pure=False)(held, cells[number][1]) for number in left}, take)
-    return [found[number] for number in range(len(cells))]
+    return [done[number] for number in range(len(cells))]
 
 
-def _compute(tasks: dict[int, Any], take: Callable[[int, Fitted], None]) -> None:
+def _compute(tasks: dict[int, Any], take: Callable[[int, GridCell], None]) -> None:
     """Have dask compute numbered tasks, and give each result with its number to ``take`` when it is there."""
     numbers_of = {task.key: number for number, task in tasks.items()}
     client = active_client()
@@ -277,7 +269,7 @@ def _compute(tasks: dict[int, Any], take: Callable[[int, Fitted], None]) -> None
 class _Taker(Callback):  # type: ignore[misc]
     """Hands on each fit that one of dask's local schedulers has done."""
 
-    def __init__(self, numbers_of: dict[Any, int], take: Callable[[int, Fitted], None]) -> None:
+    def __init__(self, numbers_of: dict[Any, int], take: Callable[[int, GridCell], None]) -> None:
         self.numbers_of, self.take = numbers_of, take
         super().__init__(posttask=self._done)
 
@@ -287,20 +279,20 @@ class _Taker(Callback):  # type: ignore[misc]
 
 
 def _tabulate(
-    found: Sequence[Fitted], sizes: Sequence[int], dimensions: Sequence[int], parameters: Sequence[str]
+    fits: Sequence[GridCell], sizes: Sequence[int], dimensions: Sequence[int], parameters: Sequence[str]
 ) -> xr.Dataset:
     shape = (len(sizes), len(dimensions))
     columns: dict[str, Any] = {
-        name: (AXES, np.reshape([cell.values[name] for cell in found], shape), {"long_name": text, "units": units})
+        name: (AXES, np.reshape([cell.values[name] for cell in fits], shape), {"long_name": text, "units": units})
         for name, (text, units) in NUMBERS.items()
     }
     columns["held_out_nrmse"] = (
         (*AXES, "parameter"),
-        np.reshape([cell.nrmse for cell in found], (*shape, len(parameters))),
+        np.reshape([cell.nrmse for cell in fits], (*shape, len(parameters))),
         {"long_name": "root squared error over squared deviation from the mean, of held-out samples", "units": "1"},
     )
     for name, text in (("converged", "whether tol stopped EM"), ("failure", "why there are no numbers")):
-        columns[name] = (AXES, np.reshape([getattr(cell, name) for cell in found], shape), {"long_name": text})
+        columns[name] = (AXES, np.reshape([getattr(cell, name) for cell in fits], shape), {"long_name": text})
     coords = {
         "n_components": ("n_components", list(sizes), {"long_name": "K, the number of affine maps"}),
         "n_latent": ("n_latent", list(dimensions), {"long_name": "L_w, latent dimensions"}),
@@ -309,24 +301,24 @@ def _tabulate(
     return xr.Dataset(columns, coords=coords)
 
 
-def _tell_failures(found: Sequence[Fitted], labels: Sequence[str]) -> None:
-    failed = [f"{label} ({cell.failure})" for cell, label in zip(found, labels, strict=True) if cell.failure]
-    if len(failed) == len(found):
-        raise ValueError(f"all {len(found)} fits failed: {failed[0]}")
+def _tell_failures(fits: Sequence[GridCell], labels: Sequence[str]) -> None:
+    failed = [f"{label} ({cell.failure})" for cell, label in zip(fits, labels, strict=True) if cell.failure]
+    if len(failed) == len(fits):
+        raise ValueError(f"all {len(fits)} fits failed: {failed[0]}")
     if failed:
         more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
         warnings.warn(
-            f"{len(failed)} of {len(found)} fits failed and are left out: {'; '.join(failed[:3])}{more}",
+            f"{len(failed)} of {len(fits)} fits failed and are left out: {'; '.join(failed[:3])}{more}",
             UserWarning,
             stacklevel=3,
         )
 
 
-def _tell_unconverged(found: Sequence[Fitted], settings: Settings) -> None:
-    moving = sum(not cell.converged and not cell.failure for cell in found)
+def _tell_unconverged(fits: Sequence[GridCell], settings: Settings) -> None:
+    moving = sum(not cell.converged and not cell.failure for cell in fits)
     if moving and settings.tol > 0:
         warnings.warn(
-            f"{moving} of {len(found)} fits did not converge in max_iter={settings.max_iter} iterations, their "
+            f"{moving} of {len(fits)} fits did not converge in max_iter={settings.max_iter} iterations, their "
             "criteria are still moving: raise max_iter or tol",
             ConvergenceWarning,
             stacklevel=3,
@@ -335,14 +327,14 @@ def _tell_unconverged(found: Sequence[Fitted], settings: Settings) -> None:
 
 def _grid(name: str, values: Any, least: int) -> list[int]:
     """The values to try, ascending, each once."""
-    given = [values] if isinstance(values, numbers.Integral) else values
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    listed = [values] if isinstance(values, numbers.Integral) else values
+    if isinstance(listed, str) or not isinstance(listed, Iterable):
         raise ValueError(f"{name}={values!r} must be a sequence of integers, {least} or more")
-    found = list(given)
-    wrong = [v for v in found if not isinstance(v, numbers.Integral) or isinstance(v, bool) or v < least]
-    if wrong or not found:
-        raise ValueError(f"{name}={found!r} must hold integers, {least} or more, and at least one")
-    return sorted({int(value) for value in found})
+    tried = list(listed)
+    wrong = [v for v in tried if not isinstance(v, numbers.Integral) or isinstance(v, bool) or v < least]
+    if wrong or not tried:
+        raise ValueError(f"{name}={tried!r} must hold integers, {least} or more, and at least one")
+    return sorted({int(value) for value in tried})
 
 
 def _check_held_out(held_out: Any, criterion: str) -> None:

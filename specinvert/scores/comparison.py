@@ -16,7 +16,7 @@ import xarray as xr
 
 from ..baselines import METHODS, make_method
 from ..cubes import TrainingSet, listed, read_request, read_training
-from .metrics import broadcast_truth, evaluation, format_number, read_truth
+from .metrics import aligned, broadcast_truth, evaluation, format_number, read_truth
 
 DEFAULT_METHODS = ("gllim-0", "gllim-1", "gllim-bic", "jgmm", "sir-1", "sir-2", "rvm", "rf", "mlp", "lut", "pls")
 """What is compared where no methods are named."""
@@ -51,22 +51,15 @@ def compare(
 
     Parameters
     ----------
-    train, test
-        Spectra and parameters, as `GLLiMInverter.fit` and `evaluate` take them; the bands of the test set are matched
-        to those of training.
-    methods
-        Names of `baselines.METHODS`; or a mapping from names of your own to names of methods or to regressors of
+    train, test : spectra and parameters, as `GLLiMInverter.fit` and `evaluate` take them; the bands of the test set are
+        matched to those of training.
+    methods : names of `baselines.METHODS`; or a mapping from names of your own to names of methods or to regressors of
         scikit-learn's kind, fitted to spectra (n, D) and parameters (n, L_t).
-    parameters
-        To estimate; by default all of the training set.
-    spectra, band_dim, tolerance
-        As in `GLLiMInverter.fit` and `invert`.
-    random_state
-        Seed of the named methods.
-    options
-        Of the named methods, by name: ``{"gllim-1": {"n_components": 30}}``.
-    progress
-        Called with the name, its number from 0 and the count before each method is fitted.
+    parameters : to estimate; by default all of the training set.
+    spectra, band_dim, tolerance : as in `GLLiMInverter.fit` and `invert`.
+    random_state : seed of the named methods.
+    options : of the named methods, by name: ``{"gllim-1": {"n_components": 30}}``.
+    progress : called with the name, its number from 0 and the count before each method is fitted.
 
     Returns
     -------
@@ -79,8 +72,7 @@ def compare(
 
     Raises
     ------
-    TypeError, ValueError
-        If a name is unknown, an option fits no method, or a data set cannot be read; before any fit.
+    TypeError, ValueError : a name is unknown, an option fits no method, or a data set cannot be read; before any fit.
 
     Examples
     --------
@@ -95,16 +87,16 @@ def compare(
     if not data.parameters:
         raise ValueError("parameters is empty; name at least one to compare")
     chunk = data.source.sample(sys.maxsize)
-    found, truth = _test_arrays(test, data, band_dim, tolerance)
-    whole = np.isfinite(found).all(axis=1) & np.isfinite(truth).all(axis=1)
+    tested, truth = _test_arrays(test, data, band_dim, tolerance)
+    whole = np.isfinite(tested).all(axis=1) & np.isfinite(truth).all(axis=1)
     if not whole.any():
-        raise ValueError(f"none of the {len(found)} test spectra has all bands and parameters; nothing can be compared")
-    found, truth = found[whole], truth[whole]
+        raise ValueError(f"none of the {len(whole)} test spectra has all bands and parameters; nothing can be compared")
+    tested, truth = tested[whole], truth[whole]
     rows = []
     for number, (name, regressor) in enumerate(regressors.items()):
         if progress is not None:
             progress(name, number, len(regressors))
-        rows.append(_row(regressor, chunk.spectra, chunk.parameters, found, truth, data))
+        rows.append(_row(regressor, chunk.spectra, chunk.parameters, tested, truth, data))
     table = xr.concat(rows, dim="method", combine_attrs="no_conflicts")
     table = table.assign_coords(method=("method", list(regressors), {"long_name": "method"}))
     return table.assign_attrs(n_train=len(chunk), n_test=int(whole.sum()), n_left_out=int((~whole).sum()))
@@ -115,8 +107,7 @@ def format_comparison(table: xr.Dataset, score: str = "nrmse") -> str:
 
     Raises
     ------
-    ValueError
-        If `score` is not one of `SCORES`.
+    ValueError : `score` is not one of `SCORES`.
 
     Examples
     --------
@@ -133,11 +124,7 @@ def format_comparison(table: xr.Dataset, score: str = "nrmse") -> str:
         row = table.sel({"method": method})
         numbers = [*row[score].values, float(row["fit_seconds"]), float(row["predict_seconds"])]
         lines.append([str(method), *(format_number(value) for value in numbers)])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    shown = [
-        "  ".join([line[0].ljust(widths[0]), *(t.rjust(w) for t, w in zip(line[1:], widths[1:], strict=True))])
-        for line in lines
-    ]
+    shown = [aligned(lines)]
     for kind in _TEXTS:
         texts = zip(table["method"].values, table[kind].values, strict=True)
         shown += [f"{method}: {kind}: {text}" for method, text in texts if text]
@@ -182,22 +169,22 @@ def _test_arrays(
     request = read_request(plain, data.bands, data.spectra_name, data.spectra_units, band_dim, tolerance, "auto")
     cube = request.cube.isel({request.band_dim: request.bands})
     pixel_dims = [dim for dim in cube.dims if dim != request.band_dim]
-    found = cube.transpose(*pixel_dims, request.band_dim).values.astype(np.float64)
+    rows = cube.transpose(*pixel_dims, request.band_dim).values.astype(np.float64)
     if request.fill is not None:
-        found[found == request.fill] = np.nan
+        rows[rows == request.fill] = np.nan
     like = request.cube.isel({request.band_dim: 0}, drop=True)
     columns = [
         broadcast_truth(truth[name], like).transpose(*pixel_dims).values.astype(np.float64).ravel()
         for name in data.parameters
     ]
-    return found.reshape(-1, found.shape[-1]), np.stack(columns, axis=1)
+    return rows.reshape(-1, rows.shape[-1]), np.stack(columns, axis=1)
 
 
 def _row(
     regressor: Any,
     spectra: np.ndarray,
     parameters: np.ndarray,
-    found: np.ndarray,
+    tested: np.ndarray,
     truth: np.ndarray,
     data: TrainingSet,
 ) -> xr.Dataset:
@@ -211,7 +198,7 @@ def _row(
             regressor.fit(spectra.copy(), parameters.copy())  # copies, for methods that work in place
             fitted = time.perf_counter()
             seconds["fit_seconds"] = fitted - started
-            predicted = regressor.predict(found.copy())
+            predicted = regressor.predict(tested.copy())
             seconds["predict_seconds"] = time.perf_counter() - fitted
             estimate = _estimates(predicted, truth.shape)
         except Exception as problem:  # whatever a foreign estimator raises is this method's result
@@ -240,13 +227,13 @@ def _estimates(predicted: Any, shape: tuple[int, ...]) -> np.ndarray:
     """What a method estimates as numbers (n, L_t); ValueError where it gives something else."""
     if np.iscomplexobj(predicted):
         raise ValueError("the estimates are complex numbers")
-    found = np.asarray(predicted, dtype=np.float64)
-    if found.shape != shape and not (shape[1] == 1 and found.shape == shape[:1]):
-        raise ValueError(f"the estimates have shape {found.shape}, not {shape}")
-    lost = int((~np.isfinite(found.reshape(shape))).any(axis=1).sum())
+    estimates = np.asarray(predicted, dtype=np.float64)
+    if estimates.shape != shape and not (shape[1] == 1 and estimates.shape == shape[:1]):
+        raise ValueError(f"the estimates have shape {estimates.shape}, not {shape}")
+    lost = int((~np.isfinite(estimates.reshape(shape))).any(axis=1).sum())
     if lost:
         raise ValueError(f"the estimates of {lost} of {shape[0]} spectra are NaN or infinite")
-    return found.reshape(shape)
+    return estimates.reshape(shape)
 
 
 def _share(extreme: np.ndarray, error: str) -> np.ndarray:

@@ -1,12 +1,11 @@
 """What a reader should know before trusting a model or its maps: findings in plain words, each with its number.
 
-Each finding says what was seen, how much of it, and what to do.  The limits are constants of this module.
+Each finding says what was seen, how much of it, and what to do. The limits are constants of this module.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,148 +80,124 @@ class Finding:
     serious: bool = False
 
 
-def model_findings(model: Model) -> list[Finding]:
+def model_findings(model: Model) -> Iterator[Finding]:
     """Findings of the training: convergence, components, latents, samples, and how far out held-out spectra lie."""
     theta, settings = model.theta, model.settings
-    found = [*_convergence(model)]
+    yield from _convergence(model)
     if model.n_removed:
-        found.append(
-            Finding(
-                "Components were removed",
-                f"{model.n_removed} components degenerated in training and are gone; {theta.n_components} are left.",
-                "Train with fewer components or more samples, or with another start (init, n_init).",
-            )
+        yield Finding(
+            "Components were removed",
+            f"{model.n_removed} components degenerated in training and are gone; {theta.n_components} are left.",
+            "Train with fewer components or more samples, or with another start (init, n_init).",
         )
     tried = list(model.bics)
     if settings.get("n_latent") == "bic" and len(tried) > 1 and theta.n_latent == max(tried) > 0:
-        found.append(
-            Finding(
-                "The number of latent dimensions is the largest tried",
-                f"BIC chose {theta.n_latent} of {', '.join(map(str, sorted(tried)))}, the end of the search.",
-                "Raise max_latent: more latent dimensions may describe the spectra better.",
-            )
+        yield Finding(
+            "The number of latent dimensions is the largest tried",
+            f"BIC chose {theta.n_latent} of {', '.join(map(str, sorted(tried)))}, the end of the search.",
+            "Raise max_latent: more latent dimensions may describe the spectra better.",
         )
-    found += _sizes(model)
-    found += _held_out(model)
+    yield from _sizes(model)
+    yield from _held_out(model)
     if model.bands.guessed:
-        found.append(
-            Finding(
-                "The unit of the wavelengths was guessed",
-                f"Training gave none, and {model.bands.unit} was taken from their values.",
-                "Set the units attribute of the wavelength coordinate and train again.",
-            )
+        yield Finding(
+            "The unit of the wavelengths was guessed",
+            f"Training gave none, and {model.bands.unit} was taken from their values.",
+            "Set the units attribute of the wavelength coordinate and train again.",
         )
-    return found
 
 
-def band_findings(spectra: np.ndarray, bands: Bands, of: str) -> list[Finding]:
+def band_findings(spectra: np.ndarray, bands: Bands, of: str) -> Iterator[Finding]:
     """Findings on the bands of spectra (n, D): values that are missing, and bands that never vary."""
     spectra = spectra[np.isfinite(spectra).any(axis=1)]
     finite = np.isfinite(spectra)
     missing = finite.mean(axis=0) < 1.0 - MISSING_SHARE if len(spectra) else np.zeros(bands.size, dtype=bool)
-    found = []
     if missing.any():
         share = 1.0 - finite[:, missing].mean()
-        found.append(
-            Finding(
-                f"Bands of the {of} are missing",
-                f"{int(missing.sum())} of {bands.size} bands lack values, in {percent(share)} of the spectra with "
-                f"data on average: {_names(bands, missing)}.",
-                "Check the bad-band list. Leave bands out of training that the sensor does not deliver.",
-            )
+        yield Finding(
+            f"Bands of the {of} are missing",
+            f"{int(missing.sum())} of {bands.size} bands lack values, in {percent(share)} of the spectra with "
+            f"data on average: {_names(bands, missing)}.",
+            "Check the bad-band list. Leave bands out of training that the sensor does not deliver.",
         )
     still = finite.all(axis=0) & (spectra == spectra[:1]).all(axis=0) & (len(spectra) > 1)
     if still.any():
-        found.append(
-            Finding(
-                f"Bands of the {of} never vary",
-                f"{int(still.sum())} of {bands.size} bands have one value in all spectra: {_names(bands, still)}.",
-                "Leave these bands out: they say nothing, and may be a fill value.",
-            )
+        yield Finding(
+            f"Bands of the {of} never vary",
+            f"{int(still.sum())} of {bands.size} bands have one value in all spectra: {_names(bands, still)}.",
+            "Leave these bands out: they say nothing, and may be a fill value.",
         )
-    return found
 
 
-def evaluation_findings(evaluation: xr.Dataset) -> list[Finding]:
+def evaluation_findings(evaluation: xr.Dataset) -> Iterator[Finding]:
     """Findings of an evaluation, as `GLLiMInverter.evaluate` returns it: errors and coverage of the parameters."""
     scores = {key: _by_parameter(evaluation, key) for key in ("nrmse", "rmse", "bias", "coverage_90", "n")}
-    found = []
     empty = [name for name, count in scores["n"].items() if count == 0]
     if empty:
         todo = "Check that the test set has finite values of them, and spectra with enough valid bands."
-        found.append(Finding(f"Not evaluated: {_listed(empty)}", "No pair of truth and estimate is left.", todo, True))
-    found += _errors(scores)
-    found += _coverage(scores["coverage_90"])
+        yield Finding(f"Not evaluated: {_listed(empty)}", "No pair of truth and estimate is left.", todo, True)
+    yield from _errors(scores)
+    yield from _coverage(scores["coverage_90"])
     least = int(evaluation["n"].min())
     if 0 < least < FEW_PAIRS:
-        found.append(
-            Finding(
-                "The test set is small",
-                f"{least} pairs of truth and estimate leave the share in 90 % intervals uncertain by "
-                f"{percent(2 * np.sqrt(0.09 / least))}.",
-                f"Evaluate on {FEW_PAIRS} simulations or more.",
-            )
+        yield Finding(
+            "The test set is small",
+            f"{least} pairs of truth and estimate leave the share in 90 % intervals uncertain by "
+            f"{percent(2 * np.sqrt(0.09 / least))}.",
+            f"Evaluate on {FEW_PAIRS} simulations or more.",
         )
-    return found
 
 
-def noise_findings(misfit: float, added: np.ndarray | None) -> list[Finding]:
+def noise_findings(misfit: float, added: np.ndarray | None) -> Iterator[Finding]:
     """Whether test spectra, of this median RMSE of the fit, lack the noise (D,) that training added to its own."""
     if added is None or not misfit < CLEAN * (noise := float(np.sqrt(np.mean(added**2)))):
-        return []
-    return [
-        Finding(
-            "The test spectra lack the noise of training",
-            f"They are fitted to {misfit:.2g} in the median, and training added noise of {noise:.2g}.",
-            "Add the same noise to them (--add-noise, or specinvert.nuisance.apply) and evaluate again: what is said "
-            "of coverage here does not hold for spectra with noise, and a recalibration on such spectra makes "
-            "intervals too narrow.",
-            serious=True,
-        )
-    ]
+        return
+    yield Finding(
+        "The test spectra lack the noise of training",
+        f"They are fitted to {misfit:.2g} in the median, and training added noise of {noise:.2g}.",
+        "Add the same noise to them (--add-noise, or specinvert.nuisance.apply) and evaluate again: what is said "
+        "of coverage here does not hold for spectra with noise, and a recalibration on such spectra makes "
+        "intervals too narrow.",
+        serious=True,
+    )
 
 
-def map_findings(shares: Mapping[str, float]) -> list[Finding]:
+def map_findings(shares: Mapping[str, float]) -> Iterator[Finding]:
     """Findings on maps, of the shares of all pixels that have each flag."""
     nodata = shares.get(FLAGS[NODATA], 0.0)
     if nodata >= 1.0:
         todo = "Check nodata values, band matching and min_valid_bands; no parameter was estimated anywhere."
-        return [Finding("The maps are empty", "All pixels are flagged as no data.", todo, True)]
-    found = []
+        yield Finding("The maps are empty", "All pixels are flagged as no data.", todo, True)
+        return
     if nodata > MUCH_NODATA:
         todo = "Check that the fill value and the mask are right."
-        found.append(Finding("Much of the scene has no data", f"{percent(nodata)} of the pixels.", todo))
+        yield Finding("Much of the scene has no data", f"{percent(nodata)} of the pixels.", todo)
     for name, limit in FLAG_LIMITS.items():
         share = shares.get(name, 0.0) / (1.0 - nodata)
         if share > limit:
             title = f"Many pixels are flagged: {name.replace('_', ' ')}"
             what = f"{percent(share)} of the pixels with data have this flag; more than {percent(limit)} is unusual."
-            found.append(Finding(title, what, _FLAG_ADVICE[name], name == "out_of_domain" and share > 0.5))
-    return found
+            yield Finding(title, what, _FLAG_ADVICE[name], name == "out_of_domain" and share > 0.5)
 
 
-def other_model(source: str, model_id: str) -> list[Finding]:
-    """A finding where maps say in their ``source`` that another model made them."""
-    found = re.search(r"GLLiM model (\w+)", source)
-    if found is None or found[1] == model_id:
-        return []
-    what = f"They name model {found[1]}, and this report is on model {model_id}."
-    return [Finding("The maps come from another model", what, "Report on the model that made them.", True)]
+def other_model(made_by: str | None, model_id: str) -> Iterator[Finding]:
+    """A finding where another model made the maps, by the ``model_id`` that these name."""
+    if made_by not in (None, model_id):
+        what = f"They name model {made_by}, and this report is on model {model_id}."
+        yield Finding("The maps come from another model", what, "Report on the model that made them.", True)
 
 
-def _convergence(model: Model) -> list[Finding]:
+def _convergence(model: Model) -> Iterator[Finding]:
     if model.converged:
-        return []
+        return
     curve, tol = np.asarray(model.log_likelihoods), model.settings.get("tol", 0.0)
     gain = (curve[-1] - curve[-2]) / model.total_weight if curve.size > 1 else np.nan
     asked = f"tol = {tol:g}" if tol else "tol = 0, which never stops it"
-    return [
-        Finding(
-            "Training did not converge",
-            f"EM stopped after {curve.size} iterations; the last gained {gain:.3g} nats a sample, with {asked}.",
-            f"Raise max_iter (now {model.settings.get('max_iter')}), or tol if so small a gain does not matter.",
-        )
-    ]
+    yield Finding(
+        "Training did not converge",
+        f"EM stopped after {curve.size} iterations; the last gained {gain:.3g} nats a sample, with {asked}.",
+        f"Raise max_iter (now {model.settings.get('max_iter')}), or tol if so small a gain does not matter.",
+    )
 
 
 def _sizes(model: Model) -> list[Finding]:
@@ -281,18 +256,15 @@ def _held_out(model: Model) -> list[Finding]:
     ]
 
 
-def _errors(scores: Mapping[str, Mapping[str, float]]) -> list[Finding]:
-    found = []
+def _errors(scores: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
     poor = {name: f"{score:.3g}" for name, score in scores["nrmse"].items() if score > POOR_NRMSE}
     if poor:
-        found.append(
-            Finding(
-                f"Not retrievable from these spectra: {_listed(poor)}",
-                f"The NRMSE is {_each(poor)}; 1 is no better than always giving the mean.",
-                "Do not map it, or give the model more to see it by: other bands, less noise, parameters that are "
-                "known at inversion.",
-                True,
-            )
+        yield Finding(
+            f"Not retrievable from these spectra: {_listed(poor)}",
+            f"The NRMSE is {_each(poor)}; 1 is no better than always giving the mean.",
+            "Do not map it, or give the model more to see it by: other bands, less noise, parameters that are "
+            "known at inversion.",
+            True,
         )
     for side, sign in (("high", 1.0), ("low", -1.0)):
         biased = {
@@ -301,43 +273,34 @@ def _errors(scores: Mapping[str, Mapping[str, float]]) -> list[Finding]:
             if sign * bias > LARGE_BIAS * scores["rmse"][name] > 0
         }
         if biased:
-            found.append(
-                Finding(
-                    f"Estimated too {side}: {_listed(biased)}",
-                    f"The bias is {_each(biased)}.",
-                    "The test spectra differ from the training spectra in a way that moves these estimates: compare "
-                    "noise, ranges and nuisances of the two.",
-                )
+            yield Finding(
+                f"Estimated too {side}: {_listed(biased)}",
+                f"The bias is {_each(biased)}.",
+                "The test spectra differ from the training spectra in a way that moves these estimates: compare "
+                "noise, ranges and nuisances of the two.",
             )
-    return found
 
 
-def _coverage(shares: Mapping[str, float]) -> list[Finding]:
+def _coverage(shares: Mapping[str, float]) -> Iterator[Finding]:
     narrow = {name: percent(share) for name, share in shares.items() if share < LEAST_COVERAGE}
     wide = {name: percent(share) for name, share in shares.items() if share > MOST_COVERAGE}
     recalibrate = (
         "Recalibrate on simulations held out of training (specinvert recalibrate, or inverter.recalibrate), or train "
         "with more components"
     )
-    found = []
     if narrow:
-        found.append(
-            Finding(
-                f"Uncertainties are too small: {_listed(narrow)}",
-                f"90 % intervals hold only this share of the truths: {_each(narrow)}.",
-                f"{recalibrate}, with latent dimensions for what else varies, or with the sensor's noise.",
-                True,
-            )
+        yield Finding(
+            f"Uncertainties are too small: {_listed(narrow)}",
+            f"90 % intervals hold only this share of the truths: {_each(narrow)}.",
+            f"{recalibrate}, with latent dimensions for what else varies, or with the sensor's noise.",
+            True,
         )
     if wide:
-        found.append(
-            Finding(
-                f"Uncertainties are too large: {_listed(wide)}",
-                f"90 % intervals hold this share of the truths: {_each(wide)}.",
-                f"{recalibrate}.",
-            )
+        yield Finding(
+            f"Uncertainties are too large: {_listed(wide)}",
+            f"90 % intervals hold this share of the truths: {_each(wide)}.",
+            f"{recalibrate}.",
         )
-    return found
 
 
 def _by_parameter(evaluation: xr.Dataset, key: str) -> dict[str, float]:

@@ -1,14 +1,13 @@
 """How far estimated parameters are from the truth: NRMSE and its companions, and a table of them.
 
-Estimates and truth are compared pixel by pixel, by position, after a check that they lie on the same grid;
-a pair with a NaN on either side is left out.  Everything comes from sums that dask can merge, so lazy input
-is reduced chunk by chunk in one computation.  Imports NumPy and xarray only.
+Estimates and truth are compared pixel by pixel, by position, after a check that they lie on the same grid; a pair with
+a NaN on either side is left out. Everything comes from sums that dask can merge, so lazy input is reduced chunk by
+chunk in one computation. Imports NumPy and xarray only.
 
 With e = estimate - truth over the n pairs, SSE = sum e**2 and SST = sum (truth - mean truth)**2,
 NRMSE = sqrt(SSE / SST), the paper's definition; R2 = 1 - SSE / SST; and the squared correlation follows
 from three variances, since 2 cov(a, b) = var a + var b - var (a - b).
-
-Test sets: spectra and the true parameters that belong to them."""
+"""
 
 from __future__ import annotations
 
@@ -46,10 +45,8 @@ def nrmse(maps: xr.Dataset | xr.DataArray, truth: xr.Dataset | xr.DataArray) -> 
 
     Parameters
     ----------
-    maps
-        Estimates, any dimensions.  Of a Dataset, the parameters it shares with `truth` are compared.
-    truth
-        True values on the same grid, dimensions in any order.
+    maps : estimates, any dimensions. Of a Dataset, the parameters it shares with `truth` are compared.
+    truth : true values on the same grid, dimensions in any order.
 
     Returns
     -------
@@ -58,10 +55,8 @@ def nrmse(maps: xr.Dataset | xr.DataArray, truth: xr.Dataset | xr.DataArray) -> 
 
     Raises
     ------
-    ValueError
-        If no parameter is shared, or dimensions, sizes, coordinates or units differ.
-    TypeError
-        If one argument is a Dataset and the other is not.
+    ValueError : no parameter is shared, or dimensions, sizes, coordinates or units differ.
+    TypeError : one argument is a Dataset and the other is not.
 
     Examples
     --------
@@ -89,25 +84,20 @@ def evaluation(
 
     Parameters
     ----------
-    estimates
-        Estimated parameters by name, any dimensions, lazy or not.
-    truth
-        True parameters by name, each on the grid of its estimate, dimensions in any order.
-    parameters
-        The names to compare, at least one.
+    estimates : estimated parameters by name, any dimensions, lazy or not.
+    truth : true parameters by name, each on the grid of its estimate, dimensions in any order.
+    parameters : the names to compare, at least one.
 
     Returns
     -------
-    Dataset over `parameter`, in memory: `nrmse`, `rmse`, `bias` (estimate minus truth), `r2`,
-    `correlation_squared` and `n`, the number of pairs without NaN.  rmse and bias are in the parameter's
-    units, which the coordinate `units` (parameter) holds where any parameter has them.  Ratios are NaN
-    where the truth is constant; all but `n` where no pair is left.
+    Dataset over `parameter`, in memory: `nrmse`, `rmse`, `bias` (estimate minus truth), `r2`, `correlation_squared` and
+    `n`, the number of pairs without NaN. rmse and bias are in the parameter's units, which the coordinate `units`
+    (parameter) holds where any parameter has them. Ratios are NaN where the truth is constant; all but `n` where no
+    pair is left.
 
     Raises
     ------
-    ValueError
-        If `parameters` is empty or names one that is missing, or dimensions, sizes, coordinates or
-        units differ.
+    ValueError : `parameters` is empty or names one that is missing, or dimensions, sizes, coordinates or units differ.
 
     Examples
     --------
@@ -149,9 +139,8 @@ def format_table(table: xr.Dataset) -> str:
 
     Parameters
     ----------
-    table
-        Dataset over `parameter`, as `evaluation` makes; every variable over `parameter` is a column, after
-        `units` where that coordinate is present.
+    table : Dataset over `parameter`, as `evaluation` makes; every variable over `parameter` is a column, after `units`
+        where that coordinate is present.
 
     Returns
     -------
@@ -159,8 +148,7 @@ def format_table(table: xr.Dataset) -> str:
 
     Raises
     ------
-    ValueError
-        If there is no `parameter` dimension.
+    ValueError : there is no `parameter` dimension.
 
     Examples
     --------
@@ -178,22 +166,24 @@ def format_table(table: xr.Dataset) -> str:
     for name in numbers:
         scores = zip(table[name].values, given, strict=True)
         columns.append([name, *(KNOWN if known and name != "n" else format_number(v) for v, known in scores)])
-    widths = [max(map(len, column)) for column in columns]
+    return aligned(list(zip(*columns, strict=True)), len(labels))
+
+
+def aligned(rows: Sequence[Sequence[str]], n_labels: int = 1) -> str:
+    """Rows of text with their columns below each other: the first ``n_labels`` to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for row in zip(*columns, strict=True):
-        cells = [
-            text.ljust(width) if i < len(labels) else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        lines.append("  ".join(t.ljust(width) if i < n_labels else t.rjust(width) for i, (t, width) in cells).rstrip())
     return "\n".join(lines)
 
 
 def shared_parameters(maps: xr.Dataset, truth: xr.Dataset) -> list[str]:
     """Name the parameters that both Datasets hold, in the order of `maps`.
 
-    Left out are what inversion adds to its maps (`quality_flag`, `<parameter>_std`, ...) and anything that
-    is not a number or is a grid mapping.  Raises ValueError if nothing remains.
+    Left out are what inversion adds to its maps (`quality_flag`, `<parameter>_std`, ...) and anything that is not a
+    number or is a grid mapping. Raises ValueError if nothing remains.
     """
     common = [str(name) for name in maps.data_vars if name in truth.data_vars]
     names = [name for name in common if _is_parameter(name, truth[name], common)]

@@ -1,15 +1,15 @@
 """Which model suits spectra without labels best: the mean log density that each gives to them.
 
 Evidence favours narrow training intervals, as long as they hold the scene, and says nothing about parameters that the
-spectra do not see.  Only models of the same bands and units are comparable: log p(y) is the log of a density over the
+spectra do not see. Only models of the same bands and units are comparable: log p(y) is the log of a density over the
 bands, so another set of bands or another unit shifts it by amounts that mean nothing.
 
-Standard errors are paired: of the mean of the differences, spectrum by spectrum.  They take spectra as independent;
+Standard errors are paired: of the mean of the differences, spectrum by spectrum. They take spectra as independent;
 neighbouring pixels of a scene are not, and then the errors are larger.
 
-What a table of fits over a grid of K and L_w says: the best, and whether it lies at the grid's edge.
-
-The table is that of :func:`specinvert.select_model`, over `n_components` and `n_latent`."""
+A table of fits over a grid of K and L_w, as :func:`specinvert.select_model` makes, says which is the best, and whether
+it lies at the grid's edge.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import numpy as np
 import xarray as xr
 
 from ..cubes import check_units
-from .metrics import format_number
+from .metrics import aligned, format_number
 
 if TYPE_CHECKING:
     from ..cubes import Bands
@@ -55,23 +55,21 @@ def rank(evidences: Mapping[str, xr.DataArray]) -> xr.Dataset:
 
     Parameters
     ----------
-    evidences
-        The output ``log_evidence`` of each model by its name, of the same spectra, dimensions in any order, lazy or
-        not.  Lazy ones are reduced in one computation.  Spectra that are NaN or infinite in any are left out of all.
+    evidences : the output ``log_evidence`` of each model by its name, of the same spectra, dimensions in any order,
+        lazy or not. Lazy ones are reduced in one computation. Spectra that are NaN or infinite in any are left out of
+        all.
 
     Returns
     -------
     Dataset over `model`, best first, in memory: `mean_log_evidence`, nats a spectrum; `difference` from the best (0,
     else negative) and its paired `standard_error` (NaN for a single spectrum); `best_share`, of the spectra for which
-    the model is the best; `n`, the number compared; `n_usable`, the number that the model alone could use.  Of one
-    model `mean_log_evidence` and `n` only.  The attribute `n_spectra` counts all.
+    the model is the best; `n`, the number compared; `n_usable`, the number that the model alone could use. Of one model
+    `mean_log_evidence` and `n` only. The attribute `n_spectra` counts all.
 
     Raises
     ------
-    TypeError
-        If an entry is not a DataArray.
-    ValueError
-        If there is no model, dimensions, sizes or coordinates differ, or no spectrum is finite in all.
+    TypeError : an entry is not a DataArray.
+    ValueError : there is no model, dimensions, sizes or coordinates differ, or no spectrum is finite in all.
 
     Examples
     --------
@@ -122,13 +120,7 @@ def format_ranking(table: xr.Dataset) -> str:
     """
     columns = [["model", *map(str, table["model"].values)]]
     columns += [[str(name), *map(format_number, values.values)] for name, values in table.data_vars.items()]
-    widths = [max(map(len, column)) for column in columns]
-    return "\n".join(
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in zip(*columns, strict=True)
-    )
+    return aligned(list(zip(*columns, strict=True)))
 
 
 def require_comparable(models: Mapping[str, Model]) -> None:
@@ -194,15 +186,15 @@ def _reductions(arrays: list[xr.DataArray]) -> xr.Dataset:
     kept = [array.where(common, 0.0) for array in arrays]
     top = reduce(lambda first, other: first.where(first >= other, other), kept)
     ties = reduce(add, [(array == top).astype(np.int64) for array in kept])
-    found = {"n": common.sum()}
+    sums = {"n": common.sum()}
     for i, array in enumerate(kept):
-        found[f"usable_{i}"] = usable[i].sum()
-        found[f"mean_{i}"] = array.where(common).mean()
-        found[f"share_{i}"] = ((array == top) / ties).where(common).mean()
+        sums[f"usable_{i}"] = usable[i].sum()
+        sums[f"mean_{i}"] = array.where(common).mean()
+        sums[f"share_{i}"] = ((array == top) / ties).where(common).mean()
     for i, j in combinations(range(len(kept)), 2):
         gap = (kept[i] - kept[j]).where(common)
-        found[f"gap_{i}_{j}"], found[f"variance_{i}_{j}"] = gap.mean(), gap.var(ddof=1)
-    return xr.Dataset(found)
+        sums[f"gap_{i}_{j}"], sums[f"variance_{i}_{j}"] = gap.mean(), gap.var(ddof=1)
+    return xr.Dataset(sums)
 
 
 def _gap(sums: xr.Dataset, i: int, best: int) -> tuple[float, float]:
@@ -267,15 +259,15 @@ def edges_of(table: xr.Dataset, best: tuple[int, int], n_bands: int) -> list[str
 
     An axis of one value has no edge; neither K = 1, L_w = 0 nor L_w = D - 1 is one.
     """
-    found = []
+    edges = []
     for name, index, least, most in zip(AXES, best, (1, 0), (np.inf, n_bands - 1), strict=True):
         values = table[name].values
         value = int(values[index])
         if len(values) > 1 and value == values[-1] and value < most:
-            found.append(f"{name}={value} is the largest tried: try larger ones")
+            edges.append(f"{name}={value} is the largest tried: try larger ones")
         elif len(values) > 1 and value == values[0] and value > least:
-            found.append(f"{name}={value} is the smallest tried: try smaller ones")
-    return found
+            edges.append(f"{name}={value} is the smallest tried: try smaller ones")
+    return edges
 
 
 def format_selection(table: xr.Dataset, criterion: str) -> str:
@@ -286,8 +278,7 @@ def format_selection(table: xr.Dataset, criterion: str) -> str:
         cell = table.isel(dict(zip(AXES, place, strict=True)))
         values = [_cell(cell[name].item()) for name in (*AXES, *_SHOWN)]
         rows.append(["*" if place == best else "", *values])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
+    return aligned(rows, 0)
 
 
 def _cell(value: float | bool) -> str:

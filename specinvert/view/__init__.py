@@ -5,9 +5,9 @@ try:
 except ImportError as error:
     raise ImportError("the viewer needs bokeh; install it with: pip install 'specinvert[view]'") from error
 
-from .given import Given as Given
 from .maps import open_maps, open_unread
 from .page import Page as Page
+from .pixel import Given as Given
 from .server import Viewer as Viewer
 from .server import serve as serve
 

@@ -1,8 +1,4 @@
-"""From coordinates to pixels: the axes of a map, and the part of each that is read for a view.
-
-Maps for the viewer: what a file holds, found without reading it, and views of it of bounded size.
-
-The cube as a picture: three bands near red, green and blue, or one in grey, stretched to be seen."""
+"""Maps for the viewer, and their cube as a picture: what files hold, without reading it, and views of bounded size."""
 
 from __future__ import annotations
 
@@ -221,30 +217,23 @@ class MapSource:
 
     def read(self, layer: Layer, windows: Sequence[Window]) -> dict[str, np.ndarray]:
         """``value`` of a map, ``std``, ``flag``, ``lat`` and ``lon`` where there are any, in float32 and int32."""
-        found = {"value": self.view(self.dataset[layer.name], layer, windows)}
+        views = {"value": self.view(self.dataset[layer.name], layer, windows)}
         std = self.std_of(layer)
         if std is not None:
-            found["std"] = self.view(std, layer, windows)
+            views["std"] = self.view(std, layer, windows)
         if self.flag_variable is not None:
             flags = self.view(self.flag_variable, layer, windows)
-            found["flag"] = np.nan_to_num(flags, nan=0).astype(np.int32)
+            views["flag"] = np.nan_to_num(flags, nan=0).astype(np.int32)
         for name in self.geolocation:
-            found[name] = self.view(self.dataset[name], layer, windows)
-        return {key: a if a.dtype == np.int32 else a.astype(np.float32) for key, a in found.items()}
+            views[name] = self.view(self.dataset[name], layer, windows)
+        return {key: a if a.dtype == np.int32 else a.astype(np.float32) for key, a in views.items()}
 
     def view(self, array: xr.DataArray, layer: Layer, windows: Sequence[Window]) -> np.ndarray:
         """Every so many pixels of a variable over the windows, read in tiles of at most a few chunks."""
         flat = array.isel({dim: index for dim, index in layer.selection.items() if dim in array.dims})
         chunks = array.encoding.get("preferred_chunks", {})
         flat = flat.isel({dim: 0 for dim in flat.dims if dim not in self.dims}).transpose(*self.dims)
-        out = np.empty([len(window.indices) for window in windows], dtype=flat.dtype)
-        lengths = tile_lengths(windows, [chunks.get(dim, 1) for dim in self.dims], flat.dtype.itemsize)
-        parts = (list(tiles(window, length)) for window, length in zip(windows, lengths, strict=True))
-        for tile in product(*parts):
-            spans = {dim: slice(i[0], i[-1] + 1) for dim, (_, i) in zip(self.dims, tile, strict=True)}
-            block = flat.isel(spans).values
-            out[tuple(place for place, _ in tile)] = block[np.ix_(*(i - i[0] for _, i in tile))]
-        return out
+        return read_tiles(flat, windows, [chunks.get(dim, 1) for dim in self.dims])
 
 
 def open_maps(maps: str | os.PathLike[str] | xr.Dataset | MapSource, name: str = "maps") -> MapSource:
@@ -269,6 +258,22 @@ def open_unread(path: str | os.PathLike[str]) -> xr.Dataset:
         return open_geotiff_maps(file)
     maps = open_dataset(file) if file.suffix.lower() in SUFFIXES else open_group(file)
     return maps[sorted(maps.data_vars, key=str)] if file.is_dir() else maps
+
+
+def read_tiles(
+    array: xr.DataArray, windows: Sequence[Window], chunks: Sequence[int], bytes_each: int | None = None
+) -> np.ndarray:
+    """Every so many pixels over the windows of the first dimensions, read in tiles of at most a few chunks.
+
+    ``bytes_each`` is what the reading of a pixel takes, where that is more than the array shows.
+    """
+    dims = [str(dim) for dim in array.dims[: len(windows)]]
+    lengths = tile_lengths(windows, chunks, bytes_each or array.dtype.itemsize)
+    out = np.empty([*(len(w.indices) for w in windows), *array.shape[len(windows) :]], dtype=array.dtype)
+    for tile in product(*(list(tiles(window, length)) for window, length in zip(windows, lengths, strict=True))):
+        block = array.isel({dim: slice(i[0], i[-1] + 1) for dim, (_, i) in zip(dims, tile, strict=True)}).values
+        out[tuple(place for place, _ in tile)] = block[np.ix_(*(i - i[0] for _, i in tile))]
+    return out
 
 
 def tile_lengths(windows: Sequence[Window], chunks: Sequence[int], itemsize: int) -> list[int]:
@@ -325,17 +330,9 @@ class Picture:
     def _values(self, windows: Sequence[Window], selection: Mapping[Hashable, int]) -> np.ndarray:
         beside = {d: selection.get(d, 0) for d in self.spectra.dims if d not in (*self.dims, self.band_dim)}
         flat = self.spectra.isel(beside).transpose(*self.dims, self.band_dim)
-        blocks = flat.variable.chunksizes
+        blocks, bytes_each = flat.variable.chunksizes, flat.dtype.itemsize * flat.sizes[self.band_dim]
         chunks = [max(blocks.get(dim, (1,))) for dim in self.dims]
-        size = flat.dtype.itemsize * flat.sizes[self.band_dim]
-        out = np.empty([*(len(window.indices) for window in windows), len(self.chosen)])
-        lengths = tile_lengths(windows, chunks, size)
-        parts = (list(tiles(window, length)) for window, length in zip(windows, lengths, strict=True))
-        flat = flat.isel({self.band_dim: self.chosen})
-        for tile in product(*parts):
-            spans = {dim: slice(i[0], i[-1] + 1) for dim, (_, i) in zip(self.dims, tile, strict=True)}
-            block = flat.isel(spans).values
-            out[tuple(place for place, _ in tile)] = block[np.ix_(*(i - i[0] for _, i in tile))]
+        out = read_tiles(flat.isel({self.band_dim: self.chosen}), windows, chunks, bytes_each).astype(np.float64)
         return out if self.fill is None else np.where(out == self.fill, np.nan, out)
 
 

@@ -1,6 +1,4 @@
-"""Parts that make up the page: plain text from files, prose, blank canvases, and how they stand side by side.
-
-The page: a list of maps, the chosen one with its uncertainty and flags, and the pixel that was clicked."""
+"""The page: a list of maps, the chosen one with its uncertainty and flags, and the pixel that was clicked."""
 
 from __future__ import annotations
 
@@ -22,10 +20,10 @@ from bokeh.models import (
 )
 
 from ..cubes import legible, percent
-from ..figures import Safe, element, joined, robust_limits
+from ..figures import flag_colours, render, robust_limits
 from ..flags import FLAG_NAME, flag_shares
 from .maps import Layer, MapSource, Window
-from .panels import MapPanels, Panels, TablePanels, flag_colours, prose, side_by_side
+from .panels import PARTS, MapPanels, Panels, TablePanels, line, prose, side_by_side
 from .pixel import Pixel, PixelPanel, PixelReader
 
 DELAY = 200
@@ -68,7 +66,7 @@ class Page:
         self.robust = Button(label="2 to 98 %", align="end", sizing_mode="stretch_width")
         self.beside = RadioButtonGroup(labels=list(BESIDE if self.picture else BESIDE[:2]), active=0, align="end")
         self.flags = CheckboxGroup(labels=[], active=list(range(len(source.flags))), stylesheets=[_swatches(source)])
-        self.status = prose(Safe(""))
+        self.status = prose("")
         beside = [*self.panels.figures[1:], self.flags]
         self.right = Column(children=beside, sizing_mode="stretch_width")
         self.root = self._arrange()
@@ -76,7 +74,9 @@ class Page:
         self._switch()
 
     def _arrange(self) -> Column:
-        head = prose(_head(self.source, self.reader))
+        remarks = [*self.reader.remarks, *self.reader.conditions]
+        title = str(self.source.dataset.attrs.get("title", ""))
+        head = prose(render(PARTS, "page", name=self.source.name, title=title, remarks=remarks))
         limits = [self.low, self.high, self.robust] if len(self.source.dims) == 2 else []
         controls = side_by_side(self.choice, *([side_by_side(*limits, least=70)] if limits else []), least=300)
         maps = side_by_side(self.panels.value, self.right, least=340)
@@ -107,14 +107,14 @@ class Page:
         self.layer = layer
         whole = [axis.whole for axis in self.source.axes]
         seen, self.seen = self.seen or whole, whole
-        found = self.source.read(layer, whole)
+        views = self.source.read(layer, whole)
         self.panels.label(layer)
-        self._limits = robust_limits(found["value"])
+        self._limits = robust_limits(views["value"])
         self._reset_limits()
         colours = self.panels.std_colours
-        colours.low, colours.high = robust_limits(found.get("std", np.empty(0)))
-        self._share(found)
-        self.panels.show(found, whole, self.flags.active)
+        colours.low, colours.high = robust_limits(views.get("std", np.empty(0)))
+        self._share(views)
+        self.panels.show(views, whole, self.flags.active)
         self._look(seen)
         self._switch()
         self._tell()
@@ -123,13 +123,13 @@ class Page:
         elif self.pixel is not None:
             self.select(self.pixel.place)
 
-    def _share(self, found: dict[str, np.ndarray]) -> None:
+    def _share(self, views: dict[str, np.ndarray]) -> None:
         """Write beside each flag the share of pixels that have it."""
         variable = self.source.flag_variable
         if variable is None:
             return
         dims = self.source.dims
-        shares = flag_shares(xr.DataArray(found["flag"], dims=dims, attrs=variable.attrs))
+        shares = flag_shares(xr.DataArray(views["flag"], dims=dims, attrs=variable.attrs))
         each = [float(shares.sel({FLAG_NAME: flag.name})) for flag in self.source.flags]
         self.flags.labels = [
             f"{legible(flag.title)} ({percent(share)})" for flag, share in zip(self.source.flags, each, strict=True)
@@ -157,7 +157,7 @@ class Page:
             lines.append(self.panels.remark)
         if self.source.omitted:
             lines.append(f"Not in the list: {'; '.join(self.source.omitted)}; --select shows an entry of them.")
-        self.status.text = element("p", " ".join(lines), class_="note")
+        self.status.text = line(" ".join(lines), "note")
 
     def _reset_limits(self) -> None:
         self.low.value, self.high.value = (float(f"{limit:.4g}") for limit in self._limits)
@@ -226,12 +226,6 @@ class Page:
     def _mark(self, pixel: Pixel) -> None:
         stored = next(entry for entry in pixel.stored if entry.layer == self.layer)
         self.panels.mark(pixel.place, stored.value, np.nan if stored.std is None else stored.std)
-
-
-def _head(source: MapSource, reader: PixelReader) -> Safe:
-    title = str(source.dataset.attrs.get("title", ""))
-    remarks = [element("p", remark, class_="note") for remark in (*reader.remarks, *reader.conditions)]
-    return joined([element("h1", source.name), element("p", title, class_="note"), *remarks])
 
 
 def _distinct(titles: Sequence[str]) -> list[str]:

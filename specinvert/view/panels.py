@@ -1,8 +1,4 @@
-"""What the figures of maps and those of tables share: their data, colours, titles, and the values under the pointer.
-
-Figures of maps: images of a parameter, its uncertainty and the flags, moved together.
-
-Figures of a table: sample by number against value, uncertainty and flags."""
+"""Figures of the page: images of a map, its uncertainty and flags, moved together, or dots of a table; and its text."""
 
 from __future__ import annotations
 
@@ -29,13 +25,12 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from ..cubes import legible, wrapped
-from ..figures import FLAG_COLOURS, MOST_ODD, Safe
-from ..flags import FLAGS, NODATA, Flag
+from ..figures import BLANK, MOST_ODD, flag_colours, render
+from ..flags import Flag
 from .maps import Layer, MapSource, Picture, Window, aspect_of
 
-BLANK = "#d1d1d1"
-"""Of pixels without data."""
-
+PARTS = "view/parts.html"
+"""Template of the text of the page."""
 
 _WRAP = ":host { flex-wrap: wrap; }"
 
@@ -66,10 +61,15 @@ def title(*lines: str) -> PlainText:
     return PlainText(text="\n".join(wrapped(legible(line), 42, 3) for line in lines))
 
 
-def prose(content: Safe, **options: Any) -> Div:
+def line(content: str, kind: str) -> str:
+    """A line of text in HTML: a "note" or to "warn"."""
+    return render(PARTS, "line", text=content, kind=kind)
+
+
+def prose(content: str, **options: Any) -> Div:
     """A piece of the page in HTML, of which text from files is escaped already."""
     sheet = InlineStyleSheet(css=_PROSE)
-    return Div(text=str(content), sizing_mode="stretch_width", disable_math=True, stylesheets=[sheet], **options)
+    return Div(text=content, sizing_mode="stretch_width", disable_math=True, stylesheets=[sheet], **options)
 
 
 def canvas(height: int, tools: str, **options: Any) -> figure:
@@ -97,11 +97,6 @@ _DECODE = """
 const found = names.filter((_, i) => (value & masks[i]) != 0)
 return found.length > 0 ? found.join(", ") : "none"
 """
-
-
-def flag_colours(flags: Sequence[Flag]) -> list[str]:
-    """A colour for each flag, grey for no data."""
-    return [BLANK if f.name == FLAGS[NODATA] else FLAG_COLOURS[i % len(FLAG_COLOURS)] for i, f in enumerate(flags)]
 
 
 def first_flag(values: np.ndarray, flags: Sequence[Flag], active: Sequence[int]) -> np.ndarray:
@@ -153,12 +148,12 @@ class Panels(ABC):
         self.std.title.text = title(f"standard deviation{units}", *entry)
         self.flags.title.text = title(FLAG_TITLE, *entry)
 
-    def show(self, found: dict[str, np.ndarray], windows: Sequence[Window], active: Sequence[int]) -> None:
+    def show(self, views: dict[str, np.ndarray], windows: Sequence[Window], active: Sequence[int]) -> None:
         """Draw pixels that were read over the windows, and of their flags those that are active."""
-        self.raw_flags = found.get("flag")
-        shape = found["value"].shape
+        self.raw_flags = views.get("flag")
+        shape = views["value"].shape
         flags = np.zeros(shape, dtype=np.int32) if self.raw_flags is None else self.raw_flags
-        columns = {"std": np.full(shape, np.nan, dtype=np.float32)} | found
+        columns = {"std": np.full(shape, np.nan, dtype=np.float32)} | views
         columns["shown"] = first_flag(flags, self.maps.flags, active)
         self.data.data = {key: self.packed(values) for key, values in columns.items()} | self.place(windows)
 

@@ -1,42 +1,22 @@
-"""One pixel in full: what the maps hold there, its spectrum, and what the model says of it.
-
-The part of the page on one pixel: its numbers, its spectrum with the fit, and the density of each parameter."""
+"""One pixel in full: what the maps hold there, its spectrum with the fit, and what the model says of it."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from bokeh.models import Column, ColumnDataSource, Div, Span
 from bokeh.plotting import figure
 
-from ..cubes import Request, describe_bands, find_band_dim, find_spectra, read_request, units_of
-from ..figures import (
-    BandAxis,
-    Marginal,
-    Safe,
-    element,
-    entry_text,
-    facts,
-    html_table,
-    intervals,
-    joined,
-    marginals,
-    needed_outputs,
-    noise_variance,
-)
+from ..cubes import describe_bands, find_band_dim, find_spectra, units_of
+from ..figures import BandAxis, entry_text, render
+from ..inverter import Explanation, GLLiMInverter, Inversion, Marginal, explain, inversion_of
 from ..scores import paired
-from .given import Given
 from .maps import Layer, MapSource, Picture
-from .panels import canvas, prose, side_by_side, text, title
-
-if TYPE_CHECKING:
-    from ..inverter import GLLiMInverter
-
+from .panels import PARTS, canvas, line, prose, side_by_side, text, title
 
 NO_CUBE = "No cube was given, so there is no spectrum to show: start the viewer with one."
 NO_MODEL = "No model was given, so there is no fit and no posterior: start the viewer with the model of the maps."
@@ -48,6 +28,50 @@ OTHER_VALUES = (
 )
 _SAME = 1e-2
 """Share of the standard deviation by which a value of the maps may differ from that of a click."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Arguments of an inversion: noise, known parameters, and other ``options``; ``origin`` says where they are from.
+
+    ``options`` are ``band_dim``, ``tolerance``, ``min_valid_bands`` and ``noise_includes_training``, as those of
+    :meth:`specinvert.GLLiMInverter.invert`.
+    """
+
+    noise: Any = None
+    known: Mapping[Any, Any] | xr.Dataset | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+
+    def at(self, place: Mapping[Hashable, int]) -> Given:
+        """What holds for one pixel."""
+        known = self.known
+        if isinstance(known, xr.Dataset):
+            known = known.isel({dim: place[dim] for dim in known.dims if dim in place}).compute()
+        elif known is not None:
+            known = {str(name): _entry_of(value, place) for name, value in known.items()}
+        return Given(_entry_of(self.noise, place), known, self.options, self.origin)
+
+    def inversion(self, inverter: GLLiMInverter, band_dim: str | None = None) -> Inversion:
+        """How the inverter inverts with it, bands along ``band_dim`` where that is found already."""
+        options = {"rechunk": "auto", **self.options} | ({} if band_dim is None else {"band_dim": band_dim})
+        return inversion_of(inverter, noise=self.noise, known=self.known, **options)
+
+    def remarks(self, attrs: Mapping[Any, Any]) -> list[str]:
+        """What clicks use, and where the attributes of the maps tell of more."""
+        said = [] if self.noise is None else [f"noise {_shown(self.noise)} beyond the model's"]
+        if self.options.get("noise_includes_training"):
+            said = [f"noise {_shown(self.noise)}, that of training included"]
+        known = {} if self.known is None else self.known
+        if isinstance(known, xr.Dataset):
+            known = {name: array for name, array in known.variables.items() if name not in known.dims}
+        said += [f"{name} = {_shown(value)} known" for name, value in known.items()]
+        origin = f" ({self.origin})" if self.origin else ""
+        if said:
+            return [f"A click is computed with {', '.join(said)}{origin}."]
+        if told := attrs.get("conditions"):
+            return [f"The maps were made with {told}; a click is computed without: start the viewer with the same."]
+        return ["A click is computed without noise beyond the model's and without known parameters."]
 
 
 @dataclass(frozen=True)
@@ -64,37 +88,18 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Spectrum:
-    """Observed and fitted values (D,), and the standard deviation (D,) of the noise, along the bands of ``axis``."""
-
-    axis: BandAxis
-    observed: np.ndarray
-    fitted: np.ndarray | None = None
-    deviation: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class Inversion:
-    """What the model says: outputs ``found``, the ``posterior`` mixture, and the density of each parameter.
-
-    Without the mixture where a parameter is known by an interval.
-    """
-
-    found: xr.Dataset
-    posterior: xr.Dataset | None
-    marginals: list[Marginal]
-
-
-@dataclass(frozen=True)
 class Pixel:
-    """All that is known of a pixel at ``place``; ``remarks`` say what is missing."""
+    """All that is known of a pixel at ``place``; ``remarks`` say what is missing.
+
+    ``observed`` (D,) is its spectrum, where there is a cube; ``explained`` what the model says of it, where it can.
+    """
 
     place: dict[str, int]
     coordinates: list[tuple[str, str]]
     stored: list[Stored]
     flags: list[str] | None
-    spectrum: Spectrum | None = None
-    inversion: Inversion | None = None
+    observed: np.ndarray | None = None
+    explained: Explanation | None = None
     remarks: list[str] = field(default_factory=list)
 
 
@@ -115,26 +120,21 @@ class PixelReader:
     ) -> None:
         self.source, self.inverter = source, inverter
         self.given = Given() if given is None else given
-        self.request: Request | None = None
+        self.fill: float | None = None
         self.spectra: xr.DataArray | None = None
         if cube is None:
             return
-        spectra = (
-            find_spectra(cube, None, self.given.band_dim) if isinstance(cube, xr.Dataset) and inverter is None else cube
-        )
-        if inverter is not None:
-            model = inverter.model_
-            self.request = read_request(
-                *(cube, model.bands, model.spectra_name, model.spectra_units),
-                *(self.given.band_dim, self.given.tolerance, "auto"),
-            )
-            spectra = self.request.cube
-            self.given.conditions(self.request, model)
-        assert isinstance(spectra, xr.DataArray)
-        self.spectra = spectra
-        self.band_dim = find_band_dim(spectra, self.given.band_dim) if self.request is None else self.request.band_dim
-        bands = describe_bands(spectra, self.band_dim) if inverter is None else inverter.model_.bands
-        self.axis = BandAxis.of(bands)
+        if inverter is None:
+            band_dim = self.given.options.get("band_dim")
+            spectra = find_spectra(cube, None, band_dim) if isinstance(cube, xr.Dataset) else cube
+            self.spectra, self.band_dim = spectra, find_band_dim(spectra, band_dim)
+            self.axis = BandAxis.of(describe_bands(spectra, self.band_dim))
+        else:
+            inversion = self.given.inversion(inverter)
+            request = inversion.request(cube)
+            inversion.conditions(request)
+            self.spectra, self.band_dim, self.fill = request.cube, request.band_dim, request.fill
+            self.axis = BandAxis.of(inverter.model_.bands)
         self._require_same_pixels()
 
     def _require_same_pixels(self) -> None:
@@ -157,9 +157,7 @@ class PixelReader:
         """The cube as a picture over the pixels of the maps; None without a cube."""
         if self.spectra is None:
             return None
-        return Picture(
-            self.spectra, self.band_dim, self.source.dims, None if self.request is None else self.request.fill
-        )
+        return Picture(self.spectra, self.band_dim, self.source.dims, self.fill)
 
     @property
     def remarks(self) -> list[str]:
@@ -167,10 +165,10 @@ class PixelReader:
         made = [] if self.spectra is not None else [NO_CUBE]
         if self.inverter is None:
             return [*made, NO_MODEL]
-        made_with = str(self.source.dataset.attrs.get("source", ""))
-        if "GLLiM model" in made_with and self.inverter.model_id not in made_with:
+        made_by = self.source.dataset.attrs.get("model_id")
+        if made_by not in (None, self.inverter.model_id):
             made.append(
-                f"The maps were made with another model ({made_with}) than that given ({self.inverter.model_id})."
+                f"The maps were made with another model ({made_by}) than that given ({self.inverter.model_id})."
             )
         return made
 
@@ -179,64 +177,34 @@ class PixelReader:
         """With what noise and known parameters a click is computed, where it is."""
         if self.inverter is None or self.spectra is None:
             return []
-        return self.given.remarks(str(self.source.dataset.attrs.get("history", "")))
+        return self.given.remarks(self.source.dataset.attrs)
 
     def read(self, place: Mapping[str, int], layer: Layer) -> Pixel:
         """The pixel at an index by dimension, at the entry of other dimensions that ``layer`` selects."""
         at, remarks = dict(place), list(self.remarks)
         index: dict[Hashable, int] = dict(layer.selection)
         index.update(at.items())
-        spectrum, inversion = None, None
+        observed: np.ndarray | None = None
+        explained: Explanation | None = None
         if self.spectra is not None:
             where = {dim: index.get(dim, 0) for dim in self.spectra.dims if dim != self.band_dim}
             cube = self.spectra.isel(where).compute()
-            if self.inverter is None:
-                spectrum = Spectrum(self.axis, np.asarray(cube.values, dtype=np.float64))
-            else:
-                spectrum, inversion, said = self._invert(cube, self.given.at(where))
-                remarks += said
+            observed = np.asarray(cube.values, dtype=np.float64)
+            if self.inverter is not None:
+                made = explain(self.given.at(where).inversion(self.inverter, self.band_dim), cube)
+                observed, explained = made.observed, made if made.is_inverted else None
+                remarks += [TOO_FEW] if explained is None else [] if made.residual is not None else [INTERVAL]
         stored = [self._stored(other, at, layer) for other in self.source.layers]
-        if inversion is not None and not all(map(self._agrees, repeat(inversion), stored)):
+        if explained is not None and not all(self._agrees(explained, entry) for entry in stored):
             remarks.append(OTHER_VALUES)
-        return Pixel(
-            at,
-            self._coordinates(index),
-            stored,
-            self._flags(at, layer),
-            spectrum,
-            inversion,
-            remarks,
-        )
+        return Pixel(at, self._coordinates(index), stored, self._flags(at, layer), observed, explained, remarks)
 
-    def _invert(self, cube: xr.DataArray, given: Given) -> tuple[Spectrum, Inversion | None, list[str]]:
-        assert self.inverter is not None
-        assert self.request is not None
-        model, axis = self.inverter.model_, self.axis
-        observed = np.asarray(cube.values, dtype=np.float64)[self.request.bands]
-        observed = observed if self.request.fill is None else np.where(observed == self.request.fill, np.nan, observed)
-        conditions = given.conditions(replace(self.request, cube=cube), model)
-        arguments = given.arguments(conditions, model, self.band_dim)
-        if conditions.has_interval:
-            found = self.inverter.invert(cube, outputs=needed_outputs(model), **arguments)
-            if not np.isfinite(found[model.names[0]]):
-                return Spectrum(axis, observed), None, [TOO_FEW]
-            return Spectrum(axis, observed), Inversion(found, None, intervals(model, found)), [INTERVAL]
-        found = self.inverter.invert(cube, outputs=["residual", "fit_rmse", *needed_outputs(model)], **arguments)
-        residual = found["residual"].values.astype(np.float64)
-        if not np.isfinite(residual).any():
-            return Spectrum(axis, observed), None, [TOO_FEW]
-        posterior = self.inverter.posterior(cube, **arguments)
-        observed = np.where(np.isfinite(residual), observed, np.nan)
-        deviation = np.sqrt(noise_variance(model, posterior["weight"].values, conditions.variance))
-        spectrum = Spectrum(axis, observed, observed - residual, deviation)
-        return spectrum, Inversion(found, posterior, marginals(model, posterior, found)), []
-
-    def _agrees(self, inversion: Inversion, stored: Stored) -> bool:
+    def _agrees(self, explained: Explanation, stored: Stored) -> bool:
         """Whether a value of the maps is the posterior mean of its parameter, as near as float32 holds it."""
         name = stored.layer.name
         if self.inverter is None or not stored.current or name not in self.inverter.model_.names:
             return True
-        mean, std = float(inversion.found[name]), float(inversion.found[f"{name}_std"])
+        mean, std = float(explained.outputs[name]), float(explained.outputs[f"{name}_std"])
         return bool(abs(stored.value - mean) <= _SAME * std + 1e-5 * abs(mean))
 
     def _coordinates(self, place: Mapping[Hashable, int]) -> list[tuple[str, str]]:
@@ -265,6 +233,24 @@ class PixelReader:
         return decode(self.source, 0 if np.isnan(value) else int(value))
 
 
+def _entry_of(value: Any, place: Mapping[Hashable, int]) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(_entry_of(part, place) for part in value)
+    if isinstance(value, xr.DataArray):
+        return value.isel({dim: place[dim] for dim in value.dims if dim in place}).compute()
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return " to ".join("any" if part is None else _shown(part) for part in value)
+    if np.ndim(value) == 0:
+        return f"{float(value):.6g}"
+    if isinstance(value, xr.DataArray | xr.Variable):
+        return f"by {', '.join(map(str, value.dims))}"
+    return "of each band" if np.ndim(value) == 1 else "as a covariance"
+
+
 def decode(source: MapSource, value: int) -> list[str]:
     """Names of the flags of a value."""
     return [flag.title for flag in source.flags if value & flag.mask]
@@ -286,8 +272,8 @@ class PixelPanel:
 
     def __init__(self, reader: PixelReader) -> None:
         self.reader = reader
-        self.head: Div = prose(element("p", ASK, class_="note"))
-        self.numbers: Div = prose(Safe(""), visible=False)
+        self.head: Div = prose(line(ASK, "note"))
+        self.numbers: Div = prose("", visible=False)
         self.lines = ColumnDataSource(data={"x": [], "observed": [], "fitted": []})
         self.residuals = ColumnDataSource(data={"x": [], "residual": [], "lower": [], "upper": []})
         names = [] if reader.inverter is None else reader.inverter.model_.names
@@ -315,7 +301,7 @@ class PixelPanel:
         upper.line("x", "observed", **observed)
         if axis.marker:
             upper.scatter("x", "observed", source=self.lines, color=_OBSERVED, size=5)
-        upper.yaxis.axis_label = text(f"{name} ({units})" if units else name)
+        upper.yaxis.axis_label = text(_titled(name, units))
         upper.xaxis.axis_label = text(axis.label)
         if self.reader.inverter is None:
             return [upper]
@@ -328,7 +314,7 @@ class PixelPanel:
         lower.line("x", "residual", source=self.residuals, line_color=_DENSITY, line_width=1.4, legend_label="residual")
         lower.xaxis.axis_label = text(axis.label)
         upper.xaxis.axis_label = None
-        lower.yaxis.axis_label = text(f"residual ({units})" if units else "residual")
+        lower.yaxis.axis_label = text(_titled("residual", units))
         for made in (upper, lower):
             made.legend.orientation = "horizontal"
             made.legend.padding = made.legend.margin = 0
@@ -338,31 +324,33 @@ class PixelPanel:
 
     def show(self, pixel: Pixel) -> None:
         """Show all that is known of a pixel."""
+        explained = pixel.explained
         self.head.text = _head(pixel)
-        tables = [_estimates(self.reader, pixel.inversion, pixel.stored)] if pixel.inversion is not None else []
-        self.numbers.text = joined([*tables, _stored(pixel.stored)])
+        estimates = None if explained is None else _estimates(self.reader, explained, pixel.stored)
+        stored = [(_titled(entry.layer.title, entry.layer.units), _value(entry)) for entry in pixel.stored]
+        self.numbers.text = render(PARTS, "numbers", estimates=estimates, stored=stored)
         self.numbers.visible = True
-        if pixel.spectrum is not None:
-            self._show_spectrum(pixel.spectrum)
-        self.spectra.visible = pixel.spectrum is not None
-        self.posteriors.visible = pixel.inversion is not None and bool(self.densities)
-        if pixel.inversion is not None:
-            for density, marginal in zip(self.densities, pixel.inversion.marginals, strict=True):
+        if pixel.observed is not None:
+            self._show_spectrum(pixel.observed, explained)
+        self.spectra.visible = pixel.observed is not None
+        self.posteriors.visible = explained is not None and bool(self.densities)
+        if explained is not None:
+            for density, marginal in zip(self.densities, explained.marginals, strict=True):
                 density.show(marginal)
 
     def fail(self, reason: str) -> None:
         """Say why a pixel cannot be shown."""
-        self.head.text = element("p", f"This pixel cannot be shown: {reason}", class_="warn")
+        self.head.text = line(f"This pixel cannot be shown: {reason}", "warn")
         self.numbers.visible = self.spectra.visible = self.posteriors.visible = False
 
-    def _show_spectrum(self, spectrum: Spectrum) -> None:
-        axis, nothing = spectrum.axis, np.full(spectrum.observed.shape, np.nan)
-        fitted = nothing if spectrum.fitted is None else spectrum.fitted
-        deviation = nothing if spectrum.deviation is None else spectrum.deviation
-        self.lines.data = {"x": axis.x, "observed": axis.y(spectrum.observed), "fitted": axis.y(fitted)}
+    def _show_spectrum(self, observed: np.ndarray, explained: Explanation | None) -> None:
+        axis, nothing = self.reader.axis, np.full(observed.shape, np.nan)
+        residual = nothing if explained is None or explained.residual is None else explained.residual
+        deviation = nothing if explained is None or explained.deviation is None else explained.deviation
+        self.lines.data = {"x": axis.x, "observed": axis.y(observed), "fitted": axis.y(observed - residual)}
         self.residuals.data = {
             "x": axis.x,
-            "residual": axis.y(spectrum.observed - fitted),
+            "residual": axis.y(residual),
             "lower": axis.y(-2.0 * deviation),
             "upper": axis.y(2.0 * deviation),
         }
@@ -397,28 +385,27 @@ class DensityFigure:
         self.figure.title.text = title(self.name, f"mean {marginal.mean:.4g}, 90 % {interval}")
 
 
-def _head(pixel: Pixel) -> Safe:
+def _head(pixel: Pixel) -> str:
     place = ", ".join(f"{dim} {index}" for dim, index in pixel.place.items())
-    rows: list[tuple[str, object]] = [(name, value) for name, value in pixel.coordinates]
+    rows = list(pixel.coordinates)
     if pixel.flags is not None:
         rows.append(("flags", ", ".join(pixel.flags) or "none"))
-    if pixel.inversion is not None and "fit_rmse" in pixel.inversion.found:
-        rmse = pixel.inversion.found["fit_rmse"]
+    if pixel.explained is not None and "fit_rmse" in pixel.explained.outputs:
+        rmse = pixel.explained.outputs["fit_rmse"]
         rows.append(("fit RMSE", f"{float(rmse):.4g} {units_of(rmse.attrs)}".strip()))
-    remarks = [element("p", remark, class_="warn") for remark in pixel.remarks]
-    return joined([element("h2", f"Pixel {place} (counted from 0)"), facts(rows), *remarks])
+    return render(PARTS, "pixel", place=place, rows=rows, remarks=pixel.remarks)
 
 
-def _estimates(reader: PixelReader, inversion: Inversion, stored: list[Stored]) -> Safe:
+def _estimates(reader: PixelReader, explained: Explanation, stored: list[Stored]) -> list[tuple[str, ...]]:
     assert reader.inverter is not None
     model = reader.inverter.model_
     held = {entry.layer.name: entry.value for entry in stored if entry.current}
-    rows = []
-    for i, (name, marginal) in enumerate(zip(model.names, inversion.marginals, strict=True)):
-        units, std = units_of(model.attrs[name]), float(inversion.found[f"{name}_std"])
+    rows: list[tuple[str, ...]] = []
+    for i, (name, marginal) in enumerate(zip(model.names, explained.marginals, strict=True)):
+        std = float(explained.outputs[f"{name}_std"])
         rows.append(
             (
-                f"{name.replace('_', ' ')}{f' ({units})' if units else ''}",
+                _titled(name.replace("_", " "), units_of(model.attrs[name])),
                 f"{marginal.mean:.5g}",
                 f"{std:.3g}" if std else "known",
                 f"{marginal.lower:.4g} to {marginal.upper:.4g}" if std else "",
@@ -426,19 +413,11 @@ def _estimates(reader: PixelReader, inversion: Inversion, stored: list[Stored]) 
                 f"{model.low[i]:.4g} to {model.high[i]:.4g}",
             )
         )
-    head = ("parameter", "mean", "std", "90 % interval", "in the maps", "training range")
-    return html_table("What the model says of this spectrum", head, rows)
+    return rows
 
 
-def _stored(stored: list[Stored]) -> Safe:
-    rows = [
-        (
-            f"{entry.layer.title}{f' ({entry.layer.units})' if entry.layer.units else ''}",
-            _value(entry),
-        )
-        for entry in stored
-    ]
-    return html_table("What the maps hold", ("map", "value"), rows)
+def _titled(name: str, units: str) -> str:
+    return f"{name} ({units})" if units else name
 
 
 def _value(entry: Stored) -> str:

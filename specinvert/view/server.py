@@ -1,6 +1,4 @@
-"""From paths to pages: what is shown is opened once, and each browser gets a page of its own.
-
-Serves the page on this machine until it is interrupted."""
+"""Serves the page on this machine until it is interrupted: files are opened once, each browser has its own page."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xarray as xr
 from bokeh.document import Document
@@ -21,14 +19,9 @@ from tornado.ioloop import IOLoop
 
 from ..inverter import GLLiMInverter, load_inverter, model_of
 from ..io.reading import open_cube
-from .given import Given
 from .maps import MapSource, open_maps
 from .page import Page
-from .pixel import PixelReader
-
-if TYPE_CHECKING:
-    from ..inverter import GLLiMInverter
-    from .maps import MapSource
+from .pixel import Given, PixelReader
 
 
 class Viewer:

@@ -39,10 +39,9 @@ SHARED = {
         *(f"{of}_findings" for of in ("band", "evaluation", "map", "model", "noise")),
     ],
     "specinvert.figures": [
-        *("BandAxis", "FLAG_COLOURS", "MOST_ODD", "Marginal", "Safe", "edges_of", "element", "entry_text", "facts"),
-        *("html_table", "intervals", "is_tiff", "joined", "marginals", "needed_outputs", "noise_variance"),
-        *("open_geotiff_maps", "open_results", "pick", "pixel_dims", "plot_selection", "require_figure"),
-        *("robust_limits", "unit_ratio"),
+        *("BLANK", "BandAxis", "MOST_ODD", "edges_of", "entry_text", "flag_colours", "is_tiff", "open_geotiff_maps"),
+        *("open_results", "pick", "pixel_dims", "plot_selection", "render", "require_figure", "robust_limits"),
+        *("unit_ratio",),
     ],
 }
 """What wings lend to others of the package, and users need not know."""

@@ -16,7 +16,7 @@ from specinvert.cubes.labels import legible, percent
 from specinvert.figures import plot_evaluation, plot_maps, plot_results, plot_table, save_figure
 from specinvert.figures.evaluation import MAX_POINTS
 from specinvert.figures.layout import fitting_dpi, new_figure, title_of, with_units
-from specinvert.figures.maps import MAX_SIDE
+from specinvert.figures.maps import BLANK, MAX_SIDE
 from specinvert.figures.table import MANY_ROWS, MAX_ROWS
 from specinvert.flags import flag_attrs
 from specinvert.scores.metrics import evaluation
@@ -100,7 +100,7 @@ def test_true_and_estimated_maps_share_robust_colour_limits(maps, truth):
 def test_nan_is_grey_and_pixels_sit_on_their_coordinates(maps):
     ax = images(plot_maps(maps, parameters=["ice"]))[0]
     image = ax.images[0]
-    np.testing.assert_allclose(image.get_cmap().get_bad(), to_rgba("0.82"))
+    np.testing.assert_allclose(image.get_cmap().get_bad(), to_rgba(BLANK))
     assert image.get_extent() == [499985.0, 500585.0, 8699655.0, 8700015.0]
     assert image.origin == "upper"
     assert ax.get_aspect() == 1.0

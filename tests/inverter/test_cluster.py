@@ -218,7 +218,7 @@ def test_a_model_of_16_mb_is_sent_quietly_and_not_with_every_block(
 ) -> None:
     inverter = copy.copy(fitted(1))
     file, spectra = tmp_path / "arrivals", np.zeros((250_000, 8))
-    inverter.model_ = replace(inverter.model_, held_out=heavy(file, spectra))
+    inverter._take(replace(inverter.model_, held_out=heavy(file, spectra)))
     file.write_text("")
     cube = make_cube(dtype=np.float32).chunk(y=1, x=2)
     if suffix is None:

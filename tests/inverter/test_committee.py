@@ -29,7 +29,7 @@ def alone(inverter: GLLiMInverter, member: int) -> GLLiMInverter:
     """One member as an inverter."""
     theta = inverter.members_[member]
     one = GLLiMInverter(n_latent=theta.n_latent)
-    one.model_ = replace(inverter.model_, members=(theta,), log_tail=np.nan)
+    one._take(replace(inverter.model_, members=(theta,), log_tail=np.nan))
     return one
 
 

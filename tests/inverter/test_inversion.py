@@ -205,7 +205,9 @@ def test_attributes_are_set_anew_on_every_output() -> None:
     assert list(maps["covariance"]["parameter"].values) == PARAMETERS == list(maps["parameter_2"].values)
     assert maps.attrs["Conventions"].startswith("CF-")
     assert fitted(1).model_id in maps.attrs["source"]
-    assert set(maps.attrs) == {"Conventions", "title", "source", "history", "training_ranges", "references"}
+    assert fitted(1).model_id == maps.attrs["model_id"]
+    told = {"Conventions", "title", "source", "model_id", "history", "training_ranges", "references"}
+    assert set(maps.attrs) == told
 
 
 @pytest.mark.parametrize(
@@ -223,8 +225,9 @@ def test_attributes_are_set_anew_on_every_output() -> None:
     ],
 )
 def test_history_tells_which_noise_and_known_parameters_were_given(given: dict[str, Any], told: str) -> None:
-    history = fitted(1).invert(make_cube(), **given).attrs["history"]
-    assert history.partition(" invert")[2] == told
+    attrs = fitted(1).invert(make_cube(), **given).attrs
+    assert attrs["history"].partition(" invert")[2] == told
+    assert attrs.get("conditions", "") == told.removeprefix("; ")
 
 
 def test_the_posterior_takes_noise_that_includes_that_of_training() -> None:

@@ -223,6 +223,6 @@ def test_the_viewer_shows_the_entry_with_its_spectra_noise_and_known_parameters(
     assert [layer.title for layer in page.source.layers][:2] == ["water, time 2020-06-01", "dust, time 2020-06-01"]
     pixel = page.reader.read({"y": 1, "x": 2}, page.layer)
     spectrum = 0.9 * make_cube()[1, 2]
-    np.testing.assert_allclose(pixel.spectrum.observed, spectrum, rtol=1e-6)
+    np.testing.assert_allclose(pixel.observed, spectrum, rtol=1e-6)
     expected = model.invert(spectrum, noise=0.02, known={"dust": 0.3})
-    assert float(pixel.inversion.found["water"]) == pytest.approx(float(expected["water"]), rel=1e-6)
+    assert float(pixel.explained.outputs["water"]) == pytest.approx(float(expected["water"]), rel=1e-6)

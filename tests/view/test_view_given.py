@@ -18,7 +18,6 @@ from specinvert.figures.results import open_geotiff_maps, open_results
 from specinvert.inverter.inverter import GLLiMInverter
 from specinvert.io.writing.writers import save_maps
 from specinvert.view import Given, Page, Viewer
-from specinvert.view.given import told_by
 from specinvert.view.maps import Picture, Window, open_maps
 from specinvert.view.pixel import INTERVAL, OTHER_VALUES
 
@@ -111,7 +110,7 @@ def test_a_click_has_the_noise_and_the_known_parameters_that_are_given():
         maps = inverter.invert(cube, **given)
         page = page_of(maps, cube, inverter, **given)
         page.select(PLACE)
-        found = page.pixel.inversion.found
+        found = page.pixel.explained.outputs
         for name in ("water", "dust", "water_std"):
             assert float(found[name]) == pytest.approx(float(maps[name].isel(PLACE)), rel=1e-9)
         assert page.pixel.remarks == []
@@ -122,7 +121,7 @@ def test_a_click_has_the_noise_and_the_known_parameters_that_are_given():
         assert page.pixel.remarks == [OTHER_VALUES]
     deviation = page_of(maps, cube, inverter, noise=0.5)
     deviation.select(PLACE)
-    assert np.min(deviation.pixel.spectrum.deviation) >= 0.5
+    assert np.min(deviation.pixel.explained.deviation) >= 0.5
     with refuses(ValueError, "known parameters 'snow'"):
         page_of(maps, cube, inverter, known={"snow": 1.0})
 
@@ -140,7 +139,7 @@ def test_noise_that_includes_training_and_intervals_are_those_of_the_inversion()
     page.select(PLACE)
     assert INTERVAL in page.pixel.remarks
     assert OTHER_VALUES not in page.pixel.remarks
-    assert page.pixel.spectrum.fitted is None
+    assert page.pixel.explained.residual is None
     assert "dust = 0.2 to 0.6 known" in page.reader.conditions[0]
     known = {"dust": (0.2, None)}
     page = page_of(fitted().invert(cube, known=known), cube, fitted(), known=known)
@@ -149,29 +148,13 @@ def test_noise_that_includes_training_and_intervals_are_those_of_the_inversion()
     assert "dust = 0.2 to any known" in page.reader.conditions[0]
 
 
-@pytest.mark.parametrize(
-    ("history", "told"),
-    [
-        ("", ""),
-        ("2026 specinvert invert model.nc cube.nc -o m.nc", ""),
-        (
-            "x specinvert invert m c --noise 1\nx specinvert invert m c --known 'a b=1' --noise=2",
-            "--known a b=1 --noise=2",
-        ),
-        ("2026 specinvert invert 'unfinished", ""),
-        (
-            "2026 specinvert 0.1.0 invert; 2 of 9 bands are marked bad; noise 0.1 beyond training; dust known, 0.5",
-            "noise 0.1 beyond training; dust known, 0.5",
-        ),
-        (
-            "2026 specinvert 0.1.0 invert; noise of each band\n2026 specinvert invert m c --noise n.csv",
-            "--noise n.csv",
-        ),
-        ("2026 specinvert 0.1.0 invert", ""),
-    ],
-)
-def test_what_a_history_tells_of_noise_and_known_parameters(history, told):
-    assert told_by(history) == told
+def test_what_the_maps_were_made_with_is_told_where_a_click_has_less():
+    cube = make_cube()
+    maps = fitted().invert(cube, noise=0.1, known={"dust": 0.5})
+    (told,) = page_of(maps, cube, fitted()).reader.conditions
+    assert "noise 0.1 beyond training; dust known, 0.5; a click is computed without" in told
+    (told,) = page_of(fitted().invert(cube), cube, fitted()).reader.conditions
+    assert told == "A click is computed without noise beyond the model's and without known parameters."
 
 
 def test_the_settings_beside_the_maps_are_used_unless_others_are_given(saved, monkeypatch):
@@ -202,7 +185,7 @@ def test_the_settings_beside_the_maps_are_used_unless_others_are_given(saved, mo
     done = run(main, ["view", maps, "--noise", "0.1"])
     assert "give CUBE and --model" in done.output
     page = page_of(maps, shown["cube"], fitted())
-    assert any("--noise 0.02 --known dust=0.4" in remark for remark in page.reader.conditions)
+    assert any("noise 0.02 beyond training; dust known, 0.4" in remark for remark in page.reader.conditions)
 
 
 def picture_cube(wavelengths, **coords):

@@ -1,0 +1,277 @@
+"""What there is to see of an inversion: a test set with its scores and a sample in memory, one spectrum in full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ..cubes import Recalibration, Request, subsample
+from ..gllim.core import Array
+from ..gllim.mixtures import quantile
+from ..model import Model
+from ..scores import Finding, broadcast_truth, noise_findings, read_truth
+from .inversion import Inversion
+
+MAX_PAIRS = 20_000
+"""Samples that figures are of."""
+
+FEW_SPECTRA = 2_000
+"""Spectra that are enough for a median."""
+
+STEP_LEVELS = tuple(np.round(np.arange(0.02, 0.99, 0.02), 2).tolist())
+"""Quantiles between which the density of a part of a composition is constant."""
+
+_ENDS = (0.002, 0.998)
+_FINE, _EACH = 241, 41
+_SEEN_WEIGHT, _LABELLED_WEIGHT = 1e-4, 1e-3
+
+
+@dataclass(frozen=True)
+class EvaluatedSample:
+    """Scores of a test set, and what figures need of a part of it.
+
+    ``evaluation`` is of the whole set; ``estimates`` (with fit_rmse), ``truth`` and ``pit`` are of the sample, whose
+    spectra ``rows`` (n, D) are in the order of the model's bands. ``examples`` are places of spectra by what they are,
+    ``inversion`` is how those of ``cube`` were inverted.
+    """
+
+    evaluation: xr.Dataset
+    estimates: xr.Dataset
+    truth: xr.Dataset
+    pit: xr.Dataset
+    cube: xr.DataArray
+    rows: Array
+    examples: dict[str, dict[Any, int]]
+    inversion: Inversion
+
+    @property
+    def n_examined(self) -> int:
+        """Spectra among which the examples were chosen."""
+        return int(self.estimates["fit_rmse"].notnull().sum())
+
+
+def evaluate_sample(inversion: Inversion, test: xr.Dataset) -> EvaluatedSample:
+    """Evaluate a test set, and read the sample.
+
+    Raises
+    ------
+    TypeError, ValueError : as `GLLiMInverter.evaluate`.
+    """
+    names = inversion.model.names
+    inversion = replace(inversion, rechunk="auto")
+    some, request = _sampled(inversion, test, MAX_PAIRS)
+    scores = inversion.evaluate(test)
+    inversion = replace(inversion, band_dim=request.band_dim)
+    estimates = inversion.maps(request.cube, ["mean", "std", "fit_rmse"])
+    return EvaluatedSample(
+        scores,
+        estimates,
+        xr.Dataset({name: broadcast_truth(some[name], estimates[name]) for name in names}),
+        inversion.pit(some),
+        request.cube,
+        _rows(request),
+        _examples(estimates["fit_rmse"]),
+        inversion,
+    )
+
+
+def lacking_noise(inversion: Inversion, test: xr.Dataset) -> list[Finding]:
+    """What to beware of where a test set lacks the noise that training added: told by `FEW_SPECTRA` of it at most."""
+    added = inversion.model.training_noise
+    if added is None:
+        return []
+    _, request = _sampled(inversion, test, FEW_SPECTRA)
+    misfit = replace(inversion, band_dim=request.band_dim).maps(request.cube, ["fit_rmse"])["fit_rmse"]
+    return list(noise_findings(float(misfit.median()), added))
+
+
+@dataclass(frozen=True)
+class Recalibrated:
+    """A ``model`` with corrected intervals, PIT values of held-out truths ``before`` and ``after``, and findings."""
+
+    model: Model
+    before: xr.Dataset
+    after: xr.Dataset
+    findings: list[Finding]
+
+
+def recalibrated(inversion: Inversion, held_out: xr.Dataset, minimum: int) -> Recalibrated:
+    """Correct intervals on simulations held out of training: see :meth:`specinvert.GLLiMInverter.recalibrate`.
+
+    Raises
+    ------
+    ValueError : too few pairs, or a model with compositions.
+    """
+    earlier = inversion.model.recalibration
+    uncorrected = replace(inversion.model, recalibration=None)
+    pit = replace(inversion, model=uncorrected).pit(held_out)
+    correction = Recalibration.of(pit, minimum)
+    return Recalibrated(
+        replace(uncorrected, recalibration=correction),
+        pit if earlier is None else earlier.recalibrated(pit),
+        correction.recalibrated(pit),
+        lacking_noise(inversion, held_out),
+    )
+
+
+def _sampled(inversion: Inversion, test: xr.Dataset, most: int) -> tuple[xr.Dataset, Request]:
+    """At most so many spectra with their truths, in memory, and the request to invert them."""
+    model, inversion = inversion.model, replace(inversion, rechunk="auto")
+    truth, spectra = read_truth(test, model.names, model.attrs)
+    request = inversion.request(spectra)
+    samples = [dim for dim in request.cube.dims if dim != request.band_dim]
+    some = subsample(spectra.assign(truth.data_vars), samples, most).compute()
+    return some, inversion.request(some.drop_vars(model.names))
+
+
+def _rows(request: Request) -> Array:
+    """Spectra in memory (n, D) in the order of the model's bands, NaN where there is no data."""
+    rows = request.cube.transpose(..., request.band_dim).values.reshape(-1, request.cube.sizes[request.band_dim])
+    rows = rows[:, request.bands].astype(np.float64)
+    return rows if request.fill is None else np.where(rows == request.fill, np.nan, rows)
+
+
+def _examples(fit: xr.DataArray) -> dict[str, dict[Any, int]]:
+    """Places of the spectrum with the median misfit and of the one with the greatest."""
+    order = np.argsort(fit.values, axis=None, kind="stable")[: int(fit.notnull().sum())]
+    if not order.size:
+        return {}
+    chosen = {"median": order[order.size // 2], "greatest": order[-1]}
+    return {
+        kind: {dim: int(i) for dim, i in zip(fit.dims, np.unravel_index(place, fit.shape), strict=True)}
+        for kind, place in chosen.items()
+    }
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """A density (m,) at values (m,), empty where there is none, with mean and 90 % interval of the parameter."""
+
+    values: Array
+    density: Array
+    mean: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a model says of one spectrum.
+
+    ``observed`` (D,) is NaN where a band is missing, ``outputs`` are those of its inversion, all NaN where too few
+    bands are valid. ``residual`` (D,) is observed less fitted, at the posterior mean, and ``deviation`` (D,) that of
+    the noise, of the model and what is given; both are None, and ``marginals`` without densities, where a parameter is
+    known by an interval.
+    """
+
+    observed: Array
+    outputs: xr.Dataset
+    residual: Array | None = None
+    deviation: Array | None = None
+    marginals: list[Marginal] = field(default_factory=list)
+
+    @property
+    def is_inverted(self) -> bool:
+        """Whether enough bands are valid."""
+        return bool(self.marginals) or (self.residual is not None and bool(np.isfinite(self.residual).any()))
+
+
+def explain(inversion: Inversion, spectrum: xr.DataArray | xr.Dataset) -> Explanation:
+    """Invert one spectrum, whose dimensions beside the bands have size 1, and say what the model makes of it.
+
+    Raises
+    ------
+    ValueError : several spectra, or as :meth:`specinvert.GLLiMInverter.invert`.
+    """
+    model, request = inversion.model, replace(inversion, rechunk="auto").request(spectrum)
+    others = {str(dim): size for dim, size in request.cube.sizes.items() if dim != request.band_dim}
+    if any(size > 1 for size in others.values()):
+        one = ", ".join(f"{dim}=0" for dim in others)
+        raise ValueError(f"these are spectra over {others}: select one, as with .isel({one})")
+    request = replace(request, cube=request.cube.squeeze(list(others), drop=True).compute())
+    inversion = replace(inversion, band_dim=request.band_dim)
+    conditions, observed = inversion.conditions(request), _rows(request)[0]
+    if conditions.has_interval:
+        outputs = inversion.maps(request.cube, needed_outputs(model))
+        valid = bool(np.isfinite(outputs[model.names[0]]))
+        return Explanation(observed, outputs, marginals=marginals(model, None, outputs) if valid else [])
+    outputs = inversion.maps(request.cube, ["residual", "fit_rmse", *needed_outputs(model)])
+    residual = outputs["residual"].values.astype(np.float64)
+    seen = np.isfinite(residual)
+    if not seen.any():
+        return Explanation(observed, outputs)
+    posterior = inversion.posterior(request.cube)
+    deviation = np.sqrt(noise_variance(model, posterior["weight"].values, conditions.variance))
+    densities = marginals(model, posterior, outputs)
+    return Explanation(np.where(seen, observed, np.nan), outputs, residual, deviation, densities)
+
+
+def needed_outputs(model: Model) -> list[str]:
+    """The outputs of an inversion that :func:`marginals` reads."""
+    if not model.names:
+        return []
+    composed = any(entry.kind == "ilr" for entry in model.transforms.entries)
+    return ["mean", "std", "ci90", *([f"q{round(100 * level):02d}" for level in STEP_LEVELS] if composed else [])]
+
+
+def marginals(model: Model, posterior: xr.Dataset | None, outputs: xr.Dataset) -> list[Marginal]:
+    """Densities of all parameters, of the ``posterior`` and the ``outputs`` of one spectrum; none without a posterior.
+
+    A transformed parameter t of z has the density of z at z(t), divided by dt/dz. Of a part of a composition there is
+    none in closed form: it is constant between the quantiles of ``STEP_LEVELS``.
+    """
+    made = []
+    for i, name in enumerate(model.names):
+        curve: tuple[Array, Array] = np.empty(0), np.empty(0)
+        if posterior is not None and float(outputs[f"{name}_std"]) != 0.0:
+            if model.transforms.entry(i).kind == "ilr":
+                curve = _steps(np.array([float(outputs[f"{name}_q{100 * p:02.0f}"]) for p in STEP_LEVELS]))
+            else:
+                curve = _density(model, posterior, i)
+        made.append(Marginal(*curve, *(float(outputs[f"{name}{end}"]) for end in ("", "_ci90_lower", "_ci90_upper"))))
+    return made
+
+
+def noise_variance(model: Model, weights: Array, added: Array | None = None) -> Array:
+    """Variances (D,) of the noise: Sigma of the components by their weights, and what the user adds."""
+    each = iter(weights)
+    total: Array = np.zeros(model.theta.n_bands)
+    for theta in model.members:
+        for k in range(theta.n_components):
+            weight = next(each)
+            if weight > _LABELLED_WEIGHT:
+                dense = theta.structure.dense(theta.Sigma[k : k + 1], theta.n_bands)[0]
+                total += weight * np.diagonal(dense)
+    if added is None:
+        return total
+    total += np.diagonal(added) if added.ndim == 2 else added
+    return total
+
+
+def _density(model: Model, posterior: xr.Dataset, index: int) -> tuple[Array, Array]:
+    """Values of a parameter and its density there, finer near the means of the components."""
+    transforms = model.transforms
+    column = transforms.column(index)
+    weights = np.asarray(posterior["weight"].values, dtype=np.float64)
+    seen = weights > _SEEN_WEIGHT * weights.max()
+    weights = weights[seen] / weights[seen].sum()
+    means = posterior["mean"].values[seen, column]
+    deviations = np.sqrt(posterior["covariance"].values[seen, column, column])
+    low, high = quantile(weights[None], means[None], deviations[None] ** 2, list(_ENDS))[0]
+    near = (means[:, None] + deviations[:, None] * np.linspace(-4.0, 4.0, _EACH)).ravel()
+    z = np.unique(np.concatenate([np.linspace(low, high, _FINE), near[(near > low) & (near < high)]]))
+    scaled = (z[:, None] - means) / deviations
+    density = (np.exp(-0.5 * scaled**2) / (np.sqrt(2.0 * np.pi) * deviations)) @ weights
+    slope = np.exp(transforms.entry(index).log_jacobian(z[:, None]))
+    there = slope > 0.0  # a sqrt has an atom where z is negative
+    return transforms.inverse_of(index, z)[there], density[there] / slope[there]
+
+
+def _steps(quantiles: Array) -> tuple[Array, Array]:
+    widths, mass = np.diff(quantiles), np.diff(np.array(STEP_LEVELS))
+    wide = widths > 0.0
+    edges = np.stack([quantiles[:-1][wide], quantiles[1:][wide]], axis=1)
+    return edges.ravel(), np.repeat(mass[wide] / widths[wide], 2)
