@@ -23,9 +23,9 @@ Draws = Mapping[str, FloatArray]
 class Nuisance(ABC):
     """Something that changes spectra at random, each independently of the others.
 
-    A subclass gives :meth:`draw` and :meth:`perturb`.  ``draw`` does all that is random, and all whose last bits may
+    A subclass gives :meth:`draw` and :meth:`perturb`. ``draw`` does all that is random, and all whose last bits may
     depend on how many spectra there are (matrix products, exponentials); ``perturb`` is plain arithmetic on each
-    spectrum.  Then :func:`specinvert.nuisance.apply` gives the same bits in any chunks.
+    spectrum. Then :func:`specinvert.nuisance.apply` gives the same bits in any chunks.
 
     Examples
     --------
@@ -61,12 +61,9 @@ class Nuisance(ABC):
 
         Parameters
         ----------
-        spectra
-            Shape (n, D), in any units; numbers, NaN allowed.
-        wavelength
-            Band centres in nm, shape (D,), in any order; None where there are none.
-        rng
-            Where the randomness comes from; it moves on.
+        spectra : shape (n, D), in any units; numbers, NaN allowed.
+        wavelength : band centres in nm, shape (D,), in any order; None where there are none.
+        rng : where the randomness comes from; it moves on.
 
         Returns
         -------
@@ -74,8 +71,7 @@ class Nuisance(ABC):
 
         Raises
         ------
-        ValueError
-            If shapes do not fit, or the nuisance needs wavelengths and has none.
+        ValueError : shapes do not fit, or the nuisance needs wavelengths and has none.
 
         Examples
         --------
@@ -96,21 +92,18 @@ class Nuisance(ABC):
 
         Parameters
         ----------
-        wavelength
-            Band centres in nm, shape (D,); None where ``spectrum`` tells how many bands there are.
-        spectrum
-            Shape (D,); needed by what is relative to it.
+        wavelength : band centres in nm, shape (D,); None where ``spectrum`` tells how many bands there are.
+        spectrum : shape (D,); needed by what is relative to it.
 
         Returns
         -------
-        Symmetric, positive semi-definite, float64.  For a :class:`Chain` the sum of its parts', which leaves out
+        Symmetric, positive semi-definite, float64. For a :class:`Chain` the sum of its parts', which leaves out
         products of their variances.
 
         Raises
         ------
-        ValueError
-            If the nuisance is not additive Gaussian noise given the spectrum, or ``spectrum`` or ``wavelength`` is
-            needed and missing, or shapes differ.
+        ValueError : the nuisance is not additive Gaussian noise given the spectrum, or ``spectrum`` or ``wavelength``
+            is needed and missing, or shapes differ.
 
         Examples
         --------

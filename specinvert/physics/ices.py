@@ -1,7 +1,6 @@
 """A training set of polar surfaces: grains of water ice, carbon dioxide ice and dust, mixed.
 
 The user supplies the optical constants; grains come from `optics`, reflectance from `hapke`.
-Imports NumPy, xarray and, for lazy spectra, dask.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from .geometry import Geometry
+from .geometry import FloatArray, Geometry
 from .hapke import hapke_reflectance
 from .mixing import MixtureParameter, reflectance_attrs, wavelength_attrs, with_ranges
 from .optics import areal_mixture, grain_albedo, intimate_mixture, refractive_index
 from .phase import ISOTROPIC, PhaseFunction
-
-FloatArray = NDArray[np.float64]
 
 CONSTITUENTS = ("water_ice", "co2_ice", "dust")
 """Names of the constituents, which are those of their optical constants and of their shares."""
@@ -73,38 +70,27 @@ def simulate_polar_ices(
 
     Parameters
     ----------
-    n_samples
-        How many spectra, at least 1.
-    constants
-        Optical constants of "water_ice", "co2_ice" and "dust", each as `optics.refractive_index` takes them.
-    wavelength
-        Band centres in nm, shape (band,); by default `default_wavelengths()`.
-    ranges
-        Other ranges (low, high) for some of `PARAMETERS`.
-    dust_diameter
-        Grain diameter of the dust in um.
-    mixture
-        "intimate": shares are of the grain volume, constituents mixed grain by grain; "areal": shares are of the area,
-        patches side by side.
-    geometry
-        One direction of light and observer; by default 60 degrees of incidence, seen from the normal.
-    phase, theta_bar, variant
-        As in `hapke.hapke_reflectance`.
-    chunks
-        Spectra a dask chunk, for spectra that are computed when asked for; None for spectra in memory, made 4096 at
-        a time.
-    seed
-        Of the draws, which depend on nothing else but n_samples and ranges.
+    n_samples : how many spectra, at least 1.
+    constants : optical constants of "water_ice", "co2_ice" and "dust", each as `optics.refractive_index` takes them.
+    wavelength : band centres in nm, shape (band,); by default `default_wavelengths()`.
+    ranges : other ranges (low, high) for some of `PARAMETERS`.
+    dust_diameter : grain diameter of the dust in um.
+    mixture : "intimate": shares are of the grain volume, constituents mixed grain by grain; "areal": shares are of the
+        area, patches side by side.
+    geometry : one direction of light and observer; by default 60 degrees of incidence, seen from the normal.
+    phase, theta_bar, variant : as in `hapke.hapke_reflectance`.
+    chunks : spectra a dask chunk, for spectra that are computed when asked for; None for spectra in memory, made 4096
+        at a time.
+    seed : of the draws, which depend on nothing else but n_samples and ranges.
 
     Returns
     -------
     Dataset with `reflectance` (sample, wavelength), a reflectance factor, and over sample, with units and long names:
-    `water_ice`, `co2_ice`, `dust` (which sum to 1), `water_grain_size`, `co2_grain_size`.  No noise is added.
+    `water_ice`, `co2_ice`, `dust` (which sum to 1), `water_grain_size`, `co2_grain_size`. No noise is added.
 
     Raises
     ------
-    ValueError
-        If an argument is out of range, or constants are missing or do not cover the bands.
+    ValueError : an argument is out of range, or constants are missing or do not cover the bands.
 
     Examples
     --------
