@@ -1,6 +1,7 @@
-"""Arrays that stay in their file until a window of them is wanted.
+"""Arrays that stay in their file until a window of them is wanted, and how they are cut into dask blocks.
 
-How a cube read from a file is cut into dask blocks: bands whole, blocks aligned with those of the file."""
+xarray's documentation names `xarray.core.indexing`, and dask's `dask.array.core.normalize_chunks`, for this use.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +14,17 @@ from zlib import error as ZlibError
 import numpy as np
 import xarray as xr
 from dask.array.core import normalize_chunks
-from dask.base import tokenize
+from dask.tokenize import tokenize
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
 Key = tuple[int | slice, ...]
+Read = Callable[[tuple[slice, ...]], np.ndarray]
+
+
+def file_variable(dims: tuple[str, ...], shape: tuple[int, ...], dtype: np.dtype, read: Read) -> xr.Variable:
+    """A variable that `read` takes from a file, as :class:`FileArray` says, when its values are wanted."""
+    return xr.Variable(dims, indexing.LazilyIndexedArray(FileArray(shape, dtype, read)))
 
 
 class FileArray(BackendArray):
@@ -30,7 +37,7 @@ class FileArray(BackendArray):
     read : takes one slice of step 1 for each axis, and returns these values.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, read: Callable[[tuple[slice, ...]], np.ndarray]):
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, read: Read):
         self.shape = shape
         self.dtype = dtype
         self._read = read

@@ -16,9 +16,11 @@ from xml.etree import ElementTree
 import numpy as np
 import xarray as xr
 
+from ....cubes import is_wavelength_name
+from ..band_tags import NAMES, SATELLITES, BandTags, band_name, is_auxiliary
+from ..convention import STORED, band_coords, checked, rename_chunks, stored_in_words
+from ..files import TIFF_MAGIC, number_of, read_xml, texts
 from ..lazy import Chunks
-from ..metadata import checked, number_of, read_xml, texts
-from ..sentinel2_bands import NAMES, SATELLITES, band_name, is_auxiliary
 
 if TYPE_CHECKING:
     from .raster import Description
@@ -30,7 +32,6 @@ _OTHER_LEVEL = "MTD_MSIL1C.xml"
 _PRODUCT = re.compile(r"S2[A-D]_MSIL(1C|2A)_\w+", re.IGNORECASE)
 _SATELLITE = re.compile(r"S(?:ENTINEL[-_ ]?)?2([A-D])(?![0-9A-Z])", re.IGNORECASE)
 _OURS = re.compile(r"SENTINEL[-_ ]?2|(?<![A-Z0-9])S2[A-D]?(?![A-Z0-9])|MSIL2A", re.IGNORECASE)
-_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _RESOLUTIONS = ("10m", "20m", "60m")
 _NODATA, _SATURATED = 0.0, 65535.0
 _QUANTIFICATION = 10_000.0
@@ -43,7 +44,7 @@ def matches(path: Path, head: bytes) -> bool:
         return path.suffix.upper() == ".SAFE" or any((path / name).exists() for name in (_METADATA, _OTHER_LEVEL))
     if path.name in (_METADATA, _OTHER_LEVEL) or (path.suffix.lower() == ".zip" and _PRODUCT.match(path.name)):
         return True
-    return head.startswith(_TIFF) and _is_stack(path)
+    return head.startswith(TIFF_MAGIC) and _is_stack(path)
 
 
 def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
@@ -95,7 +96,6 @@ class _Product:
 
 
 def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) -> xr.DataArray:
-    from ..convention import STORED, stored_in_words
     from .raster import describe_raster
 
     product = _read_metadata(metadata)
@@ -187,10 +187,9 @@ def _width(band: ElementTree.Element, name: str, metadata: Path) -> float | None
 
 
 def _quantification(root: ElementTree.Element, metadata: Path) -> float:
-    found = root.find(".//BOA_QUANTIFICATION_VALUE")
-    value = number_of(
-        root.find(".//L2A_BOA_QUANTIFICATION_VALUE") if found is None else found, "BOA_QUANTIFICATION_VALUE", metadata
-    )
+    element = root.find(".//BOA_QUANTIFICATION_VALUE")
+    older = root.find(".//L2A_BOA_QUANTIFICATION_VALUE")
+    value = number_of(older if element is None else element, "BOA_QUANTIFICATION_VALUE", metadata)
     if value <= 0:
         raise ValueError(f"{metadata}: BOA_QUANTIFICATION_VALUE {value:g} is not positive; get the metadata anew")
     return value
@@ -203,9 +202,8 @@ def _images(folder: Path, product: _Product, resolution: str, metadata: Path) ->
         raise ValueError(f"{folder}: {len(granules)} granules; products of one tile only are read")
     listed: dict[tuple[str, str], Path] = {}
     for image in product.images:
-        found = re.search(r"_(B\d[0-9A])_(\d0m)$", image)
-        if found:
-            listed[found[1], found[2]] = folder / f"{image}.jp2"
+        if named := re.search(r"_(B\d[0-9A])_(\d0m)$", image):
+            listed[named[1], named[2]] = folder / f"{image}.jp2"
     chosen = {name: path for (name, size), path in listed.items() if size == resolution}
     if not chosen:
         raise ValueError(f"{metadata}: lists no {resolution} images of bands; get the metadata anew")
@@ -225,9 +223,7 @@ def _blocks(grid: Path, count: int, chunks: Chunks) -> Any:
     """Block lengths along y and x of the grid, and along the `count` bands; what is no choice of blocks as it is."""
     if chunks is None or (isinstance(chunks, str) and chunks != "auto"):
         return chunks
-    from dask import config
     from dask.array.core import normalize_chunks
-    from dask.utils import parse_bytes
 
     from .raster import open_gdal
 
@@ -241,8 +237,8 @@ def _blocks(grid: Path, count: int, chunks: Chunks) -> Any:
         bands = chunks.get("wavelength", chunks.get("band", -1))
     else:
         wanted, bands = ("auto", "auto"), -1
-    limit = parse_bytes(config.get("array.chunk-size")) // count
-    rows, columns = normalize_chunks(wanted, shape=shape, dtype=np.float32, limit=limit, previous_chunks=stored)
+    pixel = np.dtype((np.void, count * np.dtype(np.float32).itemsize))
+    rows, columns = normalize_chunks(wanted, shape=shape, dtype=pixel, previous_chunks=stored)
     return {"y": rows, "x": columns, "wavelength": bands}
 
 
@@ -275,7 +271,7 @@ def _block_means(values: Any, factor: int) -> Any:
     if isinstance(values, np.ndarray):
         return _means(values, factor)
     chunks = tuple(tuple(length // factor for length in lengths) for lengths in values.chunks)
-    return values.map_blocks(_means, factor, chunks=chunks, dtype=values.dtype, meta=values._meta)
+    return values.map_blocks(_means, factor, chunks=chunks, dtype=values.dtype, meta=np.empty((0, 0), values.dtype))
 
 
 def _means(values: np.ndarray, factor: int) -> np.ndarray:
@@ -287,7 +283,6 @@ def _means(values: np.ndarray, factor: int) -> np.ndarray:
 
 
 def _is_stack(path: Path) -> bool:
-    from ....cubes import is_wavelength_name
     from .raster import open_gdal
 
     try:
@@ -303,8 +298,6 @@ def _is_stack(path: Path) -> bool:
 
 
 def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
-    from ..convention import rename_chunks
-    from ..header import BandTags
     from .raster import build_cube, describe_raster, open_gdal
 
     if variable is not None:
@@ -345,8 +338,6 @@ def _with_wavelengths(
     cube: xr.DataArray, names: list[str], satellite: str, centres: Mapping[str, float], widths: Mapping[str, float]
 ) -> xr.DataArray:
     """Label the bands: by the table of the satellite, else `centres` and `widths`, else the table of Sentinel-2A."""
-    unit = {"units": "nm"}
-    coords = {"band_name": ("wavelength", np.array(names), {"long_name": "band name"})}
     if satellite not in SATELLITES and centres:
         wavelengths = np.array([centres[name] for name in names])
         told = "from the responses in the metadata"
@@ -355,11 +346,10 @@ def _with_wavelengths(
         wavelengths = np.array([table[name][0] for name in names])
         widths = {name: table[name][1] for name in names}
         told = f"from the table of {satellite if satellite in SATELLITES else 'Sentinel-2A'}"
-    if set(names) <= set(widths):
-        fwhm = np.array([widths[name] for name in names])
-        attrs = {"long_name": "full width at half maximum", "comment": told} | unit
-        coords["fwhm"] = ("wavelength", fwhm, attrs)
-    coords["wavelength"] = ("wavelength", wavelengths, {"long_name": "wavelength"} | unit)
-    cube = cube.assign_coords(coords)
+    fwhm = np.array([widths[name] for name in names]) if set(names) <= set(widths) else None
+    labels = {"band_name": ("wavelength", np.array(names), {"long_name": "band name"})}
+    cube = cube.assign_coords(labels | band_coords("wavelength", "nm", wavelengths, fwhm))
+    if fwhm is not None:
+        cube.fwhm.attrs["comment"] = told
     cube.attrs["sensor"] = satellite
     return cube
