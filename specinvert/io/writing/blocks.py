@@ -74,6 +74,12 @@ def block_layout(maps: xr.Dataset) -> dict[Hashable, tuple[int, ...]] | None:
     return layout
 
 
+def block_place(chunks: tuple[tuple[int, ...], ...], index: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where a block lies in a lazy array of these chunks."""
+    starts = (sum(sizes[:number]) for sizes, number in zip(chunks, index, strict=True))
+    return tuple(slice(start, start + sizes[i]) for start, sizes, i in zip(starts, chunks, index, strict=True))
+
+
 @contextmanager
 def kept_blocks(
     maps: xr.Dataset, folder: Path, resume: bool = False, progress: ProgressCallback | None = None
@@ -169,10 +175,10 @@ class _Run:
         if self.folder.exists() and not (resume and plan.exists()):  # blocks without a plan are nobody's
             shutil.rmtree(self.folder)
         if plan.exists():
-            found = json.loads(plan.read_text())
-            if found.get("digest") != self.plan()["digest"]:
+            kept = json.loads(plan.read_text())
+            if kept.get("digest") != self.plan()["digest"]:
                 raise ValueError(
-                    f"{self.folder}: holds blocks of another run ({found.get('source', 'unknown')}), of another cube, "
+                    f"{self.folder}: holds blocks of another run ({kept.get('source', 'unknown')}), of another cube, "
                     "model, outputs or chunks: run as before to resume, or without resume to start anew"
                 )
         self.folder.mkdir(exist_ok=True)
@@ -188,14 +194,6 @@ class _Run:
     def position(self, array: xr.DataArray, index: tuple[int, ...]) -> tuple[int, ...]:
         place = dict(zip(self.layout, index, strict=True))
         return tuple(place.get(dim, 0) for dim in array.dims)
-
-    def place(self, array: xr.DataArray, index: tuple[int, ...]) -> tuple[slice, ...]:
-        """Where the values of a block lie in the variable."""
-        slices = []
-        for sizes, number in zip(array.chunks or (), self.position(array, index), strict=True):
-            start = sum(sizes[:number])
-            slices.append(slice(start, start + sizes[number]))
-        return tuple(slices)
 
     def pixels(self, index: tuple[int, ...]) -> int:
         return int(np.prod([sizes[i] for sizes, i in zip(self.layout.values(), index, strict=True)], dtype=np.int64))
@@ -234,7 +232,7 @@ class _Run:
 
     def write(self, write: Write, index: tuple[int, ...], parts: dict[str, np.ndarray]) -> None:
         for name, array in self.lazy.items():
-            write(name, self.place(array, index), parts[name])
+            write(name, block_place(array.chunks or (), self.position(array, index)), parts[name])
 
 
 def _keep_from_cluster(client: Any, run: _Run, write: Write, tasks: dict[tuple[int, ...], Any]) -> None:

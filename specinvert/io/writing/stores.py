@@ -1,6 +1,7 @@
-"""Datasets as files can hold them: types of their own spelled in plain ones, attributes as numbers and text.
+"""Datasets as files can hold them, in plain types and attributes, and new netCDF files and Zarr stores of them.
 
-New netCDF files and Zarr stores with encodings of our own alone, open for the values of lazy maps."""
+Their encodings are our own alone; they are open for the values of lazy maps.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import netCDF4
 import numpy as np
 import pandas as pd
 import xarray as xr
 import zarr
 from xarray.backends import NetCDF4DataStore
-from xarray.backends.common import ArrayWriter
-from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 from xarray.indexes import PandasMultiIndex
 
 from ...cubes import native, require_known_sizes
-from .. import grid_mapping, refresh_transform
+from .. import NETCDF_LOCK, grid_mapping, refresh_transform
 from .blocks import Write
 
 _ENCODED = frozenset({"units", "calendar"})
@@ -163,19 +163,25 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
     Guarded by the lock that xarray reads netCDF files under. The one that it would combine with another for writing may
     hold the same two in the other order, and a thread that reads a cube and one that writes wait for each other.
     """
-    store = NetCDF4DataStore.open(  # type: ignore[no-untyped-call]
-        path, mode="w", format="NETCDF4", lock=NETCDF4_PYTHON_LOCK
-    )
+    with NETCDF_LOCK:
+        file = netCDF4.Dataset(path, "w", format="NETCDF4")
     try:
-        writer = ArrayWriter()  # type: ignore[no-untyped-call]
-        _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store, writer=writer)
-        targets = {target.variable_name: target for target in writer.targets}
-        for name, target in targets.items():
-            if target.shape and name not in maps.sizes:  # or the library takes the dimension for the variable
-                _cache_two_chunks(target.get_array())
-        yield lambda name, place, values: targets[name].__setitem__(place, values)
+        store = NetCDF4DataStore(file, lock=NETCDF_LOCK)  # type: ignore[no-untyped-call]
+        _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store)
+        with NETCDF_LOCK:
+            file.set_auto_maskandscale(False)
+            for name, variable in maps.variables.items():
+                if variable.chunks and name not in maps.sizes:  # or the library takes the dimension for the variable
+                    _cache_two_chunks(file.variables[str(name)])
+
+        def write(name: str, place: tuple[slice, ...], values: np.ndarray) -> None:
+            with NETCDF_LOCK:
+                file.variables[name][place] = values
+
+        yield write
     finally:
-        store.close()
+        with NETCDF_LOCK:
+            file.close()
 
 
 def _cache_two_chunks(variable: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import find_band_dim, is_fwhm_name, is_good_name, is_wavelength_name, length_unit
-from ... import is_geographic
+from ... import NETCDF_LOCK, is_geographic
 from ..convention import STORED, rename_chunks, stored_as, with_geolocation
 from ..files import HDF5_MAGIC, clear_errors, first_bytes, is_zarr, require_whole
 from ..lazy import Chunks, chunk_cube
@@ -164,7 +164,7 @@ def _check_classic_size(path: Path, version: int) -> None:
     def text(name: str) -> int:
         return word + _padded(len(name.encode()))
 
-    with netCDF4.Dataset(path) as file:
+    with NETCDF_LOCK, netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
         promised = 4 + word + 2 * (4 + word) + 4 + word  # magic, records, three lists
         promised += sum(text(name) + word for name in file.dimensions)
