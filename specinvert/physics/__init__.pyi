@@ -11,7 +11,14 @@ from .hapke import (
     simulate_brdf,
 )
 from .ices import simulate_polar_ices
-from .mixing import MixtureParameter, mixture_reflectance, reflectance_attrs, simulate_mixtures, wavelength_attrs
+from .mixing import (
+    MixtureParameter,
+    Parameter,
+    mixture_reflectance,
+    reflectance_attrs,
+    simulate_mixtures,
+    wavelength_attrs,
+)
 from .optics import (
     areal_mixture,
     fresnel_averages,
@@ -32,6 +39,7 @@ __all__ = [
     "HenyeyGreenstein",
     "Legendre",
     "MixtureParameter",
+    "Parameter",
     "PhaseFunction",
     "Roughness",
     "Variant",

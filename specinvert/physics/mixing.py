@@ -62,26 +62,35 @@ _HAZE_SLOPE = 1.3
 
 
 @dataclass(frozen=True)
-class MixtureParameter:
-    """One parameter of the simulator: its training range, how it is drawn there, and its labels."""
+class Parameter:
+    """One parameter of a simulator: its training range, drawn from evenly, and its labels."""
 
     low: float
     high: float
     units: str
     long_name: str
-    log_uniform: bool = False
 
     def from_unit(self, fraction: ArrayLike) -> FloatArray:
-        """Map numbers in 0..1 (any shape) onto low..high, evenly or evenly in the logarithm."""
-        u = np.asarray(fraction, dtype=np.float64)
-        if self.log_uniform:
-            return self.low * (self.high / self.low) ** u
-        return self.low + (self.high - self.low) * u
+        """Map numbers in 0..1 (any shape) onto how the parameter is drawn."""
+        return self.low + (self.high - self.low) * np.asarray(fraction, dtype=np.float64)
 
     @property
     def attrs(self) -> dict[str, str]:
         """Attributes of a variable that holds this parameter."""
         return {"units": self.units, "long_name": self.long_name}
+
+
+@dataclass(frozen=True)
+class MixtureParameter(Parameter):
+    """One parameter of a simulator, drawn evenly from its training range, or evenly in the logarithm."""
+
+    log_uniform: bool = False
+
+    def from_unit(self, fraction: ArrayLike) -> FloatArray:
+        """Map numbers in 0..1 (any shape) onto low..high, evenly or evenly in the logarithm."""
+        if self.log_uniform:
+            return self.low * (self.high / self.low) ** np.asarray(fraction, dtype=np.float64)
+        return super().from_unit(fraction)
 
 
 PARAMETERS: Mapping[str, MixtureParameter] = MappingProxyType(

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 from scipy.stats import qmc, truncnorm
 
 from ..cubes import Cells, Sensor, band_weights, read_sensor
 from .geometry import FloatArray
-from .mixing import reflectance_attrs, wavelength_attrs
+from .mixing import Parameter, reflectance_attrs, wavelength_attrs
 
 Prior = tuple[float, float] | tuple[float, float, float, float] | Callable[[Mapping[str, FloatArray]], FloatArray]
 
@@ -25,30 +26,21 @@ _LEAST_COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
-class CanopyParameter:
+class CanopyParameter(Parameter):
     """One parameter of PROSPECT or PROSAIL: its prior, and its labels.
 
     The prior is uniform, or a normal distribution cut to the range where `mean` and `std` are given.
     """
 
-    low: float
-    high: float
-    units: str
-    long_name: str
     mean: float | None = None
     std: float | None = None
 
-    def from_unit(self, fraction: FloatArray) -> FloatArray:
+    def from_unit(self, fraction: ArrayLike) -> FloatArray:
         """Map numbers in 0..1 onto the prior."""
         if self.mean is None or self.std is None:
-            return self.low + (self.high - self.low) * fraction
+            return super().from_unit(fraction)
         a, b = (self.low - self.mean) / self.std, (self.high - self.mean) / self.std
         return np.asarray(truncnorm.ppf(fraction, a, b, self.mean, self.std))
-
-    @property
-    def attrs(self) -> dict[str, str]:
-        """Attributes of a variable that holds this parameter."""
-        return {"units": self.units, "long_name": self.long_name}
 
 
 PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(

@@ -72,20 +72,17 @@ def read_band_tags(dataset: Any, path: str, indexes: Sequence[int]) -> BandTags:
         for key, text in whole.items():
             if wanted(key) and (set(",{[") & set(text) or len(text.split()) == len(indexes)):
                 return _numbers(text, len(indexes), key, path)
-        texts = [_find(tags, wanted) for tags in each]
-        if all(text is None for text in texts):
-            return None
-        return np.array([_number(text, f"band {i + 1}", path) for i, text in enumerate(texts)])
+        return _each([_find(tags, wanted) for tags in each], path)
 
     units = (_find(tags, is_wavelength_units_key) for tags in (whole, *each))
     unit = next((text for text in units if text), None)
     wavelength, fwhm, good = per_band(is_wavelength_name), per_band(is_fwhm_name), per_band(is_good_name)
     if wavelength is None:
         imagery = [dataset.tags(index, ns="IMAGERY") for index in indexes]
-        if any("CENTRAL_WAVELENGTH_UM" in tags for tags in imagery):
-            unit = "um"
-            wavelength = _imagery(imagery, "CENTRAL_WAVELENGTH_UM", path)
-            fwhm = _imagery(imagery, "FWHM_UM", path) if any("FWHM_UM" in tags for tags in imagery) else fwhm
+        wavelength = _each([tags.get("CENTRAL_WAVELENGTH_UM") for tags in imagery], path)
+        if wavelength is not None:
+            widths = _each([tags.get("FWHM_UM") for tags in imagery], path)
+            unit, fwhm = "um", fwhm if widths is None else widths
     source = None
     if wavelength is None:
         named = band_wavelengths([dataset.descriptions[index - 1] for index in indexes])
@@ -135,8 +132,11 @@ def _entries(text: str) -> list[str]:
     return [entry.strip() for entry in (bare.split(",") if "," in bare else bare.split()) if entry.strip()]
 
 
-def _imagery(imagery: Sequence[Mapping[str, str]], key: str, path: str) -> np.ndarray:
-    return np.array([_number(tags.get(key), f"band {i + 1}", path) for i, tags in enumerate(imagery)])
+def _each(texts: Sequence[str | None], path: str) -> np.ndarray | None:
+    """Numbers told band by band, NaN where one is not; None where none is."""
+    if all(text is None for text in texts):
+        return None
+    return np.array([_number(text, f"band {i + 1}", path) for i, text in enumerate(texts)])
 
 
 def _scale(factor: float, path: str) -> float:
@@ -167,12 +167,9 @@ _AUXILIARY = re.compile(
 
 def band_name(text: str | None) -> str | None:
     """The name of `NAMES` that a band is called by: "B1", "b01", "Band 8A", "B08_20m", "B2 (490 nm)"; else None."""
-    found = re.fullmatch(
-        r"(?:B|BAND)[ _-]?0?(1[0-2]|[1-9]|8A)(?:[ _][126]0 ?M| *\(.*\))?", (text or "").strip().upper()
-    )
-    if found is None:
-        return None
-    return f"B{found[1].zfill(2)}"
+    pattern = r"(?:B|BAND)[ _-]?0?(1[0-2]|[1-9]|8A)(?:[ _][126]0 ?M| *\(.*\))?"
+    match = re.fullmatch(pattern, (text or "").strip().upper())
+    return None if match is None else f"B{match[1].zfill(2)}"
 
 
 def is_auxiliary(text: str | None) -> bool:
@@ -234,11 +231,16 @@ def spectral_columns(names: Sequence[str]) -> list[SpectralColumns]:
 def _groups(names: Sequence[str]) -> list[SpectralColumns]:
     groups: dict[tuple[str, str, bool], list[tuple[str, str]]] = {}
     for name in names:
-        found = _parse(name)
-        if found is not None:
-            groups.setdefault(found[:3], []).append((name, found[3]))
-    made = [_Group(*key, entries).columns() for key, entries in groups.items()]
-    return [group for group in made if group is not None]
+        if (parsed := _parse(name)) is not None:
+            groups.setdefault(parsed[:3], []).append((name, parsed[3]))
+    made = []
+    for (prefix, told, percent), entries in groups.items():
+        called, digits = zip(*entries, strict=True)
+        wavelength = np.array([float(number) for number in digits])
+        unit = told or _implied_unit(digits, wavelength)
+        if len(called) > 1 and unit is not None:
+            made.append(SpectralColumns(prefix, called, wavelength, unit, percent))
+    return made
 
 
 def band_wavelengths(names: Sequence[str | None]) -> SpectralColumns | None:
@@ -250,9 +252,9 @@ def band_wavelengths(names: Sequence[str | None]) -> SpectralColumns | None:
     texts = [name or "" for name in names]
     if len(set(texts)) < len(texts):
         return None
-    found = [_STATED.findall(text) for text in texts]
-    if len(names) > 1 and all(len(stated) == 1 for stated in found):
-        digits, units = zip(*(stated[0] for stated in found), strict=True)
+    stated = [_STATED.findall(text) for text in texts]
+    if len(names) > 1 and all(len(numbers) == 1 for numbers in stated):
+        digits, units = zip(*(numbers[0] for numbers in stated), strict=True)
         unit = {str(length_unit(text)) for text in units}
         if len(unit) == 1:
             return SpectralColumns("", tuple(texts), np.array([float(number) for number in digits]), unit.pop())
@@ -264,37 +266,19 @@ def band_wavelengths(names: Sequence[str | None]) -> SpectralColumns | None:
     return None if years else whole[0]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Columns of one prefix and unit, with the digits of their numbers."""
-
-    prefix: str
-    unit: str
-    percent: bool
-    entries: list[tuple[str, str]]
-
-    def columns(self) -> SpectralColumns | None:
-        names, digits = zip(*self.entries, strict=True)
-        wavelength = np.array([float(number) for number in digits])
-        unit = self.unit or _implied_unit(digits, wavelength)
-        if len(names) < 2 or unit is None:
-            return None
-        return SpectralColumns(self.prefix, names, wavelength, unit, self.percent)
-
-
 def _parse(name: str) -> tuple[str, str, bool, str] | None:
     """Prefix, unit, whether in percent, and digits of a column's name; None where it is of another kind."""
     text = " ".join(re.sub(r"[\[\](){}]", " ", name.lower()).split())
     bare = _PERCENT.sub(" ", text).strip(" _.-")
-    found = _NUMBERED.fullmatch(bare)
-    if found is None:
+    parts = _NUMBERED.fullmatch(bare)
+    if parts is None:
         return None
-    prefix = re.sub(r"[ _.-]+", "_", found["prefix"] or "").strip("_")
-    unit = "" if found["unit"] is None else length_unit(found["unit"])
+    prefix = re.sub(r"[ _.-]+", "_", parts["prefix"] or "").strip("_")
+    unit = "" if parts["unit"] is None else length_unit(parts["unit"])
     if unit not in ("", "nm", "um"):
         return None
     known = not prefix or prefix in _PREFIXES or is_wavelength_name(prefix) or (bool(unit) and prefix in ("b", "band"))
-    return (prefix, unit, bare != text.strip(" _.-"), found["number"]) if known else None
+    return (prefix, unit, bare != text.strip(" _.-"), parts["number"]) if known else None
 
 
 def _implied_unit(digits: Sequence[str], wavelength: np.ndarray) -> str | None:
@@ -305,7 +289,7 @@ def _implied_unit(digits: Sequence[str], wavelength: np.ndarray) -> str | None:
 
 
 def _sentinel(names: Sequence[str]) -> SpectralColumns | None:
-    called = {name: found for name in names if (found := band_name(name)) is not None}
+    called = {name: band for name in names if (band := band_name(name)) is not None}
     if not _TELLING & set(called.values()):
         return None
     index = [NAMES.index(band) for band in called.values()]

@@ -207,10 +207,8 @@ def zarr_store(maps: xr.Dataset, path: Path) -> Iterator[Write]:
 
 def _with_strings(maps: xr.Dataset) -> xr.Dataset:
     """The maps with text as strings of any length: those of fixed length have no specification in Zarr."""
-    text = [name for name, variable in maps.variables.items() if variable.dtype.kind == "U"]
-    return maps.assign_coords({name: maps[name].astype(object) for name in text if name in maps.coords}).assign(
-        {name: maps[name].astype(object) for name in text if name not in maps.coords}
-    )
+    text = {name: maps[name].astype(object) for name, array in maps.variables.items() if array.dtype.kind == "U"}
+    return maps.assign(text)
 
 
 def _encoded(maps: xr.Dataset, encoding: Callable[[xr.DataArray, bool], dict[str, Any]]) -> xr.Dataset:

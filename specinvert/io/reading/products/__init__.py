@@ -2,8 +2,9 @@
 
 A reader's module offers two functions. `matches(path, head)` is cheap and never raises: it tells from the name,
 the first bytes, the files beside, or the groups and attributes of an HDF5 file whether the path claims to be
-such a product. `read(path, chunks, variable)` opens it by the convention of `open_cube`, and raises ValueError
-where the product is damaged: no other reader is tried then.
+such a product. `read(path, chunks, variable)` opens it by the convention of `open_cube`, whose `chunks` it takes,
+and `variable` where there is something to choose; it raises ValueError where the product is damaged: no other reader is
+tried then. `path` is an existing file or folder.
 """
 
 from __future__ import annotations

@@ -58,8 +58,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     Parameters
     ----------
     path : the label, the image with a label of the same name beside it or at its start, or its ENVI header.
-    chunks : as for `open_cube`.
-    variable : None.
 
     Raises
     ------

@@ -35,11 +35,9 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     """Open a cube as (downtrack, crosstrack, wavelength), with `lat`, `lon` and `elev` of its pixels.
 
     -9999 is NaN, and so is -0.01 in bands that are marked not good, where it stands for no data too.
-    See `open_cube` for the convention.
 
     Parameters
     ----------
-    path : an existing netCDF file.
     chunks : as for `open_cube`; a mapping may call the band dimension "bands" or "wavelength".
     variable : the cube, such as "reflectance_uncertainty"; None for the only one.
 

@@ -47,8 +47,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     ----------
     path : `...-SPECTRAL_IMAGE.TIF`, or the `...-METADATA.XML` beside it; or a GeoTIFF cut from a product, the
         wavelengths in the tags of its bands.
-    chunks : as for `open_cube`.
-    variable : None.
 
     Raises
     ------

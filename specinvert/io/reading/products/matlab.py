@@ -99,12 +99,10 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     `comment` says so.
 
     Values stay as stored. Arrays of files before 7.3, and pixels in one axis, are read whole before they are cut
-    into blocks. See `open_cube` for the convention.
+    into blocks.
 
     Parameters
     ----------
-    path : an existing file.
-    chunks : as for `open_cube`.
     variable : name of the cube or table; None for the only array that fits the wavelengths, or has by far the most
         bands.
 

@@ -30,12 +30,8 @@ def matches(path: Path, head: bytes) -> bool:
 def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
     """Open one variable of a netCDF file or Zarr store as a cube, its dimensions in the order of the file.
 
-    See `open_cube` for the convention.
-
     Parameters
     ----------
-    path : an existing netCDF file or Zarr store.
-    chunks : as for `open_cube`.
     variable : name of the cube, with that of its group before it where it is in one ("group/name"); None for the
         only variable of the root group with a band dimension.
 

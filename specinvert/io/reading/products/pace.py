@@ -33,11 +33,9 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     """Open a cube as (number_of_lines, pixels_per_line, wavelength), with `lat`, `lon` and `l2_flags` of its pixels.
 
     Scale and offset are applied, fills are NaN; pixels that `l2_flags` warn of keep their values.
-    See `open_cube` for the convention.
 
     Parameters
     ----------
-    path : an existing netCDF file.
     chunks : as for `open_cube`; a mapping may call the band dimension "wavelength_3d" or "wavelength".
     variable : the cube, such as "Rrs_unc"; None for `rhos`, else `Rrs`, else the only one.
 

@@ -54,12 +54,10 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     Bands without a wavelength were not acquired and are left out. Where the detectors overlap, at 940 to 980 nm, the
     bands of both are kept. The number 0, which stands for no data and for what was cut off below the smallest
     value, is NaN. The products' error matrices are not read. Level 2D has CRS and transform; 2B and 2C have `lat`
-    and `lon` of each pixel. See `open_cube` for the convention.
+    and `lon` of each pixel.
 
     Parameters
     ----------
-    path : an existing .he5 file.
-    chunks : as for `open_cube`.
     variable : "VNIR" or "SWIR" for one of the detectors; None for both.
 
     Raises

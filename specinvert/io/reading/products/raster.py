@@ -35,12 +35,6 @@ def matches(path: Path, head: bytes) -> bool:
     return path.is_file()
 
 
-def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
-    """Open the file as `open_raster` does; a raster has no variables to choose from."""
-    require_no_variable(variable, path, "this is none, leave it out")
-    return open_raster(path, chunks)
-
-
 @dataclass(frozen=True)
 class Description:
     """What decides how stored numbers become a cube; sequences have one entry a band.
@@ -72,14 +66,11 @@ class Description:
     opacity: int | None = None
 
 
-def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
+def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     """Open a raster file, or the ENVI header of one, as a cube (y, x, wavelength) or (y, x, band).
-
-    See `open_cube` for the convention.
 
     Parameters
     ----------
-    path : an existing file.
     chunks : as for `open_cube`; a mapping may call the band dimension "band" or "wavelength".
 
     Raises
@@ -88,6 +79,7 @@ def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
         band metadata do not fit its bands.
     FileNotFoundError : a header without its data file.
     """
+    require_no_variable(variable, path, "this is none, leave it out")
     source = data_file_of_header(path) if path.suffix.lower() == ".hdr" else path
     return build_cube(source, describe_raster(source), chunks)
 
@@ -99,7 +91,6 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
     ----------
     source : a file that GDAL opens.
     description : from `describe_raster`, with what a reader knows better put in its place.
-    chunks : as for `open_raster`.
     """
     with _quiet_rasterio():
         raw = rioxarray.open_rasterio(str(source), masked=False, mask_and_scale=False, cache=False)

@@ -59,7 +59,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     path : the SAFE folder or its MTD_MSIL2A.xml; or a GeoTIFF with bands called B1 or B01 to B12 and B8A, other
         layers of the product among them being left out. A GeoTIFF of integers without a scale is divided by
         10000; no offset is applied to it, and attribute `comment` says what was assumed.
-    chunks : as for `open_cube`.
     variable : "10m", "20m" (also None) or "60m", for a SAFE folder: the images of that pixel size. B08, which
         comes in 10 m alone, is averaged over the larger pixels.
 
@@ -141,12 +140,11 @@ def _read_metadata(metadata: Path) -> _Product:
     named = {element.get("bandId"): element for element in root.iter("Spectral_Information")}
     ids = {str(i): name for i, name in enumerate(NAMES)}
     ids |= {key: name for key, element in named.items() if key and (name := band_name(element.get("physicalBand")))}
+    bands = {ids[key]: element for key, element in named.items() if key in ids}
     offsets = {
-        ids[element.get("band_id", "")]: number_of(
-            element, f"BOA_ADD_OFFSET of band {element.get('band_id')}", metadata
-        )
+        ids[key]: number_of(element, f"BOA_ADD_OFFSET of band {key}", metadata)
         for element in root.iter("BOA_ADD_OFFSET")
-        if element.get("band_id") in ids
+        if (key := element.get("band_id", "")) in ids
     }
     baseline = root.find(".//PROCESSING_BASELINE")
     if not offsets and number_of(baseline, "PROCESSING_BASELINE", metadata) >= _FIRST_OFFSET_BASELINE:
@@ -157,15 +155,11 @@ def _read_metadata(metadata: Path) -> _Product:
         offsets=offsets,
         quantification=_quantification(root, metadata),
         centres={
-            ids[key]: number_of(element.find(".//CENTRAL"), f"CENTRAL of {ids[key]}", metadata)
-            for key, element in named.items()
-            if key in ids and element.find(".//CENTRAL") is not None
+            name: number_of(centre, f"CENTRAL of {name}", metadata)
+            for name, band in bands.items()
+            if (centre := band.find(".//CENTRAL")) is not None
         },
-        widths={
-            ids[key]: width
-            for key, element in named.items()
-            if key in ids and (width := _width(element, ids[key], metadata)) is not None
-        },
+        widths={name: width for name, band in bands.items() if (width := _width(band, name, metadata)) is not None},
     )
 
 

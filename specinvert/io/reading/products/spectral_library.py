@@ -89,8 +89,6 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     Parameters
     ----------
     path : the .sli file or its header, beside each other.
-    chunks : as for `open_cube`.
-    variable : None.
 
     Raises
     ------
