@@ -132,9 +132,7 @@ def simulate_polar_ices(
         reflectance=partial(hapke_reflectance, geometry=direction, phase=phase, theta_bar=theta_bar, variant=variant),
     )
     model(np.array([[0.0, 1.0, 0.0, 100.0, 1e4]]))  # a bad name or slope is told before the long work
-    table = np.stack(
-        [values[name] for name in ("water_ice", "co2_ice", "dust", "water_grain_size", "co2_grain_size")], 1
-    )
+    table = np.stack(list(values.values()), axis=1)
     attrs = {name: p.attrs for name, p in parameters.items()}
     attrs["co2_ice"] = {"units": "1", "long_name": "share of carbon dioxide ice"}
     return xr.Dataset(
@@ -148,6 +146,7 @@ def simulate_polar_ices(
 
 
 def _draw(parameters: Mapping[str, MixtureParameter], n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
+    """The three shares and the two grain sizes, (n,) each, in the order that `_spectra` takes them."""
     water, dust = (p.from_unit(rng.random(n)) for p in (parameters["water_ice"], parameters["dust"]))
     while (over := water + dust > 1.0).any():
         count = int(over.sum())

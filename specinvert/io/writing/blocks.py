@@ -147,8 +147,9 @@ class _Run:
         todo = [index for index in every if not self.file(index).exists()]
         for index in sorted(set(every) - set(todo)):
             self.write(write, index, self.load(index))
-        if self.progress is not None:
-            self.progress(self.state(todo))
+        self.done = self.n_pixels - sum(map(self.pixels, todo))
+        self.blocks_done = len(every) - len(todo)
+        self.report()
         tasks = [dask.delayed(_gather)(self.parts(index)) for index in todo]
         client = active_client()
         try:
@@ -198,10 +199,11 @@ class _Run:
     def pixels(self, index: tuple[int, ...]) -> int:
         return int(np.prod([sizes[i] for sizes, i in zip(self.layout.values(), index, strict=True)], dtype=np.int64))
 
-    def state(self, todo: list[tuple[int, ...]]) -> BlockProgress:
-        self.done = self.n_pixels - sum(map(self.pixels, todo))
-        self.blocks_done = int(np.prod(self.grid)) - len(todo)
-        return BlockProgress(self.blocks_done, int(np.prod(self.grid)), self.done, self.n_pixels, 0.0)
+    def report(self) -> None:
+        if self.progress is not None:
+            rate = self.done_here / max(time.monotonic() - self.started, 1e-9)
+            n_blocks, done = int(np.prod(self.grid)), self.done + self.done_here
+            self.progress(BlockProgress(self.blocks_done, n_blocks, done, self.n_pixels, rate))
 
     def stop(self) -> None:
         """Write nothing more: threads that are still at a block do not hear of an error elsewhere."""
@@ -217,13 +219,9 @@ class _Run:
                 for name in self.lazy:
                     np.save(file, parts[name], allow_pickle=False)
             self.write(write, index, parts)
-            if self.progress is None:
-                return
             self.done_here += self.pixels(index)
             self.blocks_done += 1
-            rate = self.done_here / max(time.monotonic() - self.started, 1e-9)
-            done = self.done + self.done_here
-            self.progress(BlockProgress(self.blocks_done, int(np.prod(self.grid)), done, self.n_pixels, rate))
+            self.report()
 
     def load(self, index: tuple[int, ...]) -> dict[str, np.ndarray]:
         """The values of a block that is kept, by variable."""

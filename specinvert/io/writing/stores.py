@@ -113,11 +113,8 @@ def _plain_objects(values: np.ndarray, what: str) -> np.ndarray:
 
 
 def _is_time(variable: xr.Variable) -> bool:
-    return variable.dtype.kind in "mM" or (variable.dtype.kind == "O" and hasattr(_first(variable), "calendar"))
-
-
-def _first(variable: xr.Variable) -> object:
-    return variable.values.ravel()[0] if variable.size else None
+    kind = variable.dtype.kind
+    return kind in "mM" or (kind == "O" and variable.size > 0 and hasattr(variable.values.flat[0], "calendar"))
 
 
 def _plain_attrs(attrs: Mapping[Any, Any], without: frozenset[str] = _RESERVED) -> dict[Hashable, Any]:

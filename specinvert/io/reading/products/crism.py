@@ -22,6 +22,7 @@ from ..band_tags import BandTags, band_wavelengths
 from ..convention import checked, require_no_variable
 from ..files import beside, data_file_of_header, first_bytes, require_whole
 from ..lazy import Chunks
+from .raster import build_cube, describe_raster, open_gdal
 
 _MARK = b"PDS_VERSION_ID"
 _IMAGE_SUFFIXES = frozenset({".img", ".hdr", ".qub", ".cub"})
@@ -64,8 +65,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     FileNotFoundError : the image or the wavelength file that the label names is not beside it.
     ValueError : damaged or truncated files, or a header, a label and a wavelength file that contradict each other.
     """
-    from .raster import build_cube, describe_raster
-
     require_no_variable(variable, path, "a PDS3 image holds one cube")
     label = path if _MARK in first_bytes(path, 512) else _label_beside(path)
     if label is None:
@@ -104,8 +103,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
 
 def _read_converted(path: Path, chunks: Chunks) -> xr.DataArray:
     """A CRISM image without its label, the bands described by its ENVI header."""
-    from .raster import build_cube, describe_raster
-
     header = path if path.suffix.lower() == ".hdr" else beside(path, f"{path.stem}.hdr")
     if header is None:
         raise FileNotFoundError(
@@ -131,8 +128,6 @@ def _label_beside(path: Path) -> Path | None:
 
 @contextmanager
 def _open_label(label: Path) -> Iterator[Any]:
-    from .raster import open_gdal
-
     start = first_bytes(label, _LABEL_BYTES)
     if re.search(rb"^\s*END\s*$", start, re.MULTILINE) is None:
         raise ValueError(f"{label}: truncated, the label has no END; copy it again")

@@ -19,6 +19,7 @@ from ..band_tags import BandTags
 from ..convention import checked, require_no_variable
 from ..files import TIFF_MAGIC, beside, number_of, read_xml
 from ..lazy import Chunks
+from .raster import build_cube, describe_raster, open_gdal
 
 _IMAGE = re.compile(r"^(?P<product>.+)-SPECTRAL_IMAGE(_COG)?\.TIFF?$", re.IGNORECASE)
 _METADATA = re.compile(r"^(?P<product>.+)-METADATA\.XML$", re.IGNORECASE)
@@ -53,8 +54,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     FileNotFoundError : the image lacks its metadata, or the metadata their image.
     ValueError : damaged files, another level than 2A, or metadata that do not fit the bands.
     """
-    from .raster import build_cube, describe_raster
-
     require_no_variable(variable, path, "an EnMAP product holds one cube")
     image, metadata = _files(path)
     description = describe_raster(image)
@@ -80,8 +79,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
 
 
 def _has_band_tags(path: Path) -> bool:
-    from .raster import open_gdal
-
     try:
         with open_gdal(path) as dataset:
             return dataset.count >= _FEWEST_BANDS and any(is_wavelength_name(key) for key in dataset.tags(1))
@@ -141,8 +138,6 @@ def _bands_with_data(image: Path, background: float) -> np.ndarray:
 
     Looks at a few blocks with data, from the middle of the image outwards.
     """
-    from .raster import open_gdal
-
     with open_gdal(image) as dataset:
         filled = np.zeros(dataset.count, dtype=bool)
         looks = 0

@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import rasterio
-import rioxarray
 import xarray as xr
-from rasterio.enums import ColorInterp, MaskFlags
-from rasterio.errors import NotGeoreferencedWarning, RasterioError
-from rasterio.windows import Window
 
 from ..band_tags import BandTags, read_band_tags
 from ..convention import STORED, band_coords, rename_chunks, require_no_variable, stored_in_words
@@ -92,6 +87,8 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
     source : a file that GDAL opens.
     description : from `describe_raster`, with what a reader knows better put in its place.
     """
+    import rioxarray
+
     with _quiet_rasterio():
         raw = rioxarray.open_rasterio(str(source), masked=False, mask_and_scale=False, cache=False)
     preferred = raw.encoding.get("preferred_chunks", {})
@@ -130,21 +127,18 @@ def _mask(source: Path, raw: xr.DataArray, opacity: int | None) -> xr.DataArray:
 
 
 def _read_mask(source: Path, opacity: int | None, places: tuple[slice, ...]) -> np.ndarray:
-    rows, columns = places
+    from rasterio.windows import Window
+
     with open_gdal(source) as dataset:
-        window = Window.from_slices(rows, columns)
+        window = Window.from_slices(*places)
         mask = dataset.dataset_mask(window=window) if opacity is None else dataset.read(opacity, window=window)
         return np.asarray(mask > 0)
-
-
-def _is_mask(flags: Sequence[MaskFlags]) -> bool:
-    return MaskFlags.per_dataset in flags and MaskFlags.alpha not in flags
 
 
 def _last_is_opacity(dataset: Any) -> bool:
     """Whether the last band tells the opacity of the others; that of four bands of bytes is called so by default."""
     by_default = dataset.count == 4 and dataset.dtypes[0] == "uint8"
-    return dataset.count > 1 and not by_default and dataset.colorinterp[-1] == ColorInterp.alpha
+    return dataset.count > 1 and not by_default and dataset.colorinterp[-1].name == "alpha"
 
 
 def _placed(cube: xr.DataArray) -> xr.DataArray:
@@ -180,6 +174,7 @@ def describe_raster(source: Path) -> Description:
         bands = [index for index in dataset.indexes if index != opacity]
         tags = read_band_tags(dataset, path, bands)
         units = {dataset.units[index - 1] or None for index in bands}
+        masks = dataset.mask_flag_enums
         nodata = [dataset.nodatavals[index - 1] for index in bands]
         return Description(
             tags=tags,
@@ -191,7 +186,7 @@ def describe_raster(source: Path) -> Description:
             units=units.pop() if len(units) == 1 else None,
             names=[dataset.descriptions[index - 1] for index in bands],
             indexes=bands,
-            masked=all(_is_mask(flags) for flags in dataset.mask_flag_enums),
+            masked=all({"per_dataset"} == {"per_dataset", "alpha"} & {flag.name for flag in flags} for flags in masks),
             opacity=opacity,
         )
 
@@ -199,6 +194,9 @@ def describe_raster(source: Path) -> Description:
 @contextmanager
 def open_gdal(source: Path, driver: str | None = None) -> Iterator[Any]:
     """Open a rasterio dataset without warnings of a missing place; what GDAL cannot read is a ValueError."""
+    import rasterio
+    from rasterio.errors import RasterioError
+
     try:
         with _quiet_rasterio(), rasterio.open(source, driver=driver) as dataset:
             yield dataset
@@ -321,6 +319,8 @@ def _label(cube: xr.DataArray, description: Description) -> xr.DataArray:
 
 @contextmanager
 def _quiet_rasterio() -> Iterator[None]:
+    from rasterio.errors import NotGeoreferencedWarning
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         warnings.filterwarnings("ignore", message="(Scales|Offsets) differ across bands")

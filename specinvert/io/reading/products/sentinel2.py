@@ -10,20 +10,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import xarray as xr
+from dask.array.core import normalize_chunks
 
 from ....cubes import is_wavelength_name
 from ..band_tags import NAMES, SATELLITES, BandTags, band_name, is_auxiliary
 from ..convention import STORED, band_coords, checked, rename_chunks, stored_in_words
 from ..files import TIFF_MAGIC, number_of, read_xml, texts
-from ..lazy import Chunks
-
-if TYPE_CHECKING:
-    from .raster import Description
+from ..lazy import Chunks, wanted_blocks
+from .raster import Description, build_cube, describe_raster, open_gdal
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +94,6 @@ class _Product:
 
 
 def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) -> xr.DataArray:
-    from .raster import describe_raster
-
     product = _read_metadata(metadata)
     images = _images(folder, product, resolution, metadata)
     factors = {name: int(resolution[:-1]) // _pixel_size(image) for name, image in images.items()}
@@ -117,7 +114,7 @@ def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) ->
     arrays = [_block_means(band.data, factors[name]) for name, band in bands.items()]
     coords = bands[grid].coords
     cube = xr.DataArray(np.stack(arrays, axis=2), dims=("y", "x", "wavelength"), coords=coords, name="cube")
-    if isinstance(blocks, Mapping):
+    if blocks is not None:
         cube = cube.chunk(wavelength=blocks["wavelength"])
     if product.satellite not in SATELLITES and not images.keys() <= product.centres.keys():
         raise ValueError(
@@ -214,39 +211,26 @@ def _pixel_size(image: Path) -> int:
 
 
 def _blocks(grid: Path, count: int, chunks: Chunks) -> Any:
-    """Block lengths along y and x of the grid, and along the `count` bands; what is no choice of blocks as it is."""
-    if chunks is None or (isinstance(chunks, str) and chunks != "auto"):
-        return chunks
-    from dask.array.core import normalize_chunks
-
-    from .raster import open_gdal
-
+    """Block lengths along y and x of the grid, and along the `count` bands; None to read at once."""
+    if chunks is None:
+        return None
+    wanted = wanted_blocks(rename_chunks(chunks, "band", "wavelength"), ("y", "x", "wavelength"), "wavelength")
     with open_gdal(grid) as dataset:
         shape, stored = dataset.shape, dataset.block_shapes[0]
-    if isinstance(chunks, Mapping):
-        unknown = [name for name in chunks if name not in ("y", "x", "wavelength", "band")]
-        if unknown:
-            raise ValueError(f"chunks= names {unknown}, but the dimensions are ['y', 'x', 'wavelength']")
-        wanted = chunks.get("y", -1), chunks.get("x", -1)
-        bands = chunks.get("wavelength", chunks.get("band", -1))
-    else:
-        wanted, bands = ("auto", "auto"), -1
     pixel = np.dtype((np.void, count * np.dtype(np.float32).itemsize))
-    rows, columns = normalize_chunks(wanted, shape=shape, dtype=pixel, previous_chunks=stored)
-    return {"y": rows, "x": columns, "wavelength": bands}
+    rows, columns = normalize_chunks(wanted[:2], shape=shape, dtype=pixel, previous_chunks=stored)
+    return {"y": rows, "x": columns, "wavelength": wanted[2]}
 
 
 def _times(blocks: Any, factor: int) -> Any:
     """The same blocks on a grid whose pixels are `factor` times smaller."""
-    if not isinstance(blocks, Mapping):
-        return blocks
+    if blocks is None:
+        return None
     return {dim: tuple(length * factor for length in blocks[dim]) for dim in ("y", "x")}
 
 
 def _band(image: Path, description: Description, product: _Product, name: str, blocks: Any) -> xr.DataArray:
     """One image as reflectance (y, x)."""
-    from .raster import build_cube
-
     offset = product.offsets.get(name, 0.0)
     description = replace(
         description,
@@ -277,8 +261,6 @@ def _means(values: np.ndarray, factor: int) -> np.ndarray:
 
 
 def _is_stack(path: Path) -> bool:
-    from .raster import open_gdal
-
     try:
         with open_gdal(path) as dataset:
             names = [band_name(text) for text in dataset.descriptions]
@@ -292,8 +274,6 @@ def _is_stack(path: Path) -> bool:
 
 
 def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
-    from .raster import build_cube, describe_raster, open_gdal
-
     if variable is not None:
         raise ValueError(f"{path}: variable={variable!r} chooses images of a SAFE folder, and this is a GeoTIFF")
     description = describe_raster(path)
