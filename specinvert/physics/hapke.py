@@ -223,24 +223,16 @@ def _legendre(x: FloatArray, order: int) -> Iterator[FloatArray]:
 
 PARAMETERS: Mapping[str, MixtureParameter] = MappingProxyType(
     {
-        "w": MixtureParameter(0.0, 1.0, "1", "single-scattering albedo"),
-        "theta_bar": MixtureParameter(0.0, 35.0, "degree", "mean slope angle"),
-        "b": MixtureParameter(0.0, 0.9, "1", "width of the phase function's lobes"),
-        "c": MixtureParameter(0.0, 1.0, "1", "share of the backward lobe"),
+        "w": MixtureParameter(0.0, 1.0, "1", "single-scattering albedo", limits=(0.0, 1.0)),
+        "theta_bar": MixtureParameter(0.0, 35.0, "degree", "mean slope angle", limits=(0.0, 89.0)),
+        "b": MixtureParameter(0.0, 0.9, "1", "width of the phase function's lobes", limits=(0.0, 0.99)),
+        "c": MixtureParameter(0.0, 1.0, "1", "share of the backward lobe", limits=(0.0, 1.0)),
         "b0": MixtureParameter(0.0, 1.0, "1", "amplitude of the opposition effect"),
-        "h": MixtureParameter(0.02, 1.0, "1", "width of the opposition effect"),
+        "h": MixtureParameter(0.02, 1.0, "1", "width of the opposition effect", limits=(1e-6, np.inf)),
     }
 )
 """Hapke's parameters and the ranges `simulate_brdf` draws from."""
 
-_LIMITS = {
-    "w": (0.0, 1.0),
-    "theta_bar": (0.0, 89.0),
-    "b": (0.0, 0.99),
-    "c": (0.0, 1.0),
-    "b0": (0.0, np.inf),
-    "h": (1e-6, np.inf),
-}
 _BLOCK = 4096
 
 
@@ -322,7 +314,7 @@ def simulate_brdf(
         raise ValueError(f"n_samples is {n_samples}; ask for at least 1")
     if len(geometry.shape) != 1 or geometry.shape[0] == 0:
         raise ValueError(f"geometry has shape {geometry.shape}; give a non-empty list of directions")
-    chosen = with_ranges(PARAMETERS, _LIMITS, ranges)
+    chosen = with_ranges(PARAMETERS, ranges)
     draws = np.random.default_rng(seed).random((len(chosen), n_samples))
     values = {name: p.from_unit(u) for (name, p), u in zip(chosen.items(), draws, strict=True)}
     spectra = np.empty((n_samples, geometry.shape[0]))

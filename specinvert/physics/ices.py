@@ -23,17 +23,18 @@ from .phase import ISOTROPIC, PhaseFunction
 CONSTITUENTS = ("water_ice", "co2_ice", "dust")
 """Names of the constituents, which are those of their optical constants and of their shares."""
 
+_SHARE = partial(MixtureParameter, 0.0006, 0.002, "1", limits=(0.0, 1.0))
+_SIZE = partial(MixtureParameter, units="um", log_uniform=True, limits=(1e-3, 1e9))
 PARAMETERS: Mapping[str, MixtureParameter] = MappingProxyType(
     {
-        "water_ice": MixtureParameter(0.0006, 0.002, "1", "share of water ice"),
-        "dust": MixtureParameter(0.0006, 0.002, "1", "share of dust"),
-        "water_grain_size": MixtureParameter(50.0, 450.0, "um", "grain diameter of water ice", log_uniform=True),
-        "co2_grain_size": MixtureParameter(1e3, 1e5, "um", "grain diameter of carbon dioxide ice", log_uniform=True),
+        "water_ice": _SHARE("share of water ice"),
+        "dust": _SHARE("share of dust"),
+        "water_grain_size": _SIZE(50.0, 450.0, long_name="grain diameter of water ice"),
+        "co2_grain_size": _SIZE(1e3, 1e5, long_name="grain diameter of carbon dioxide ice"),
     }
 )
 """What is drawn, and where; the share of carbon dioxide ice is the rest."""
 
-_LIMITS = {"water_ice": (0.0, 1.0), "dust": (0.0, 1.0), "water_grain_size": (1e-3, 1e9), "co2_grain_size": (1e-3, 1e9)}
 _BLOCK = 4096
 
 
@@ -117,7 +118,7 @@ def simulate_polar_ices(
     if lam.ndim != 1 or lam.size == 0:
         raise ValueError(f"wavelength has shape {lam.shape}; give a non-empty list of band centres in nm")
 
-    parameters = with_ranges(PARAMETERS, _LIMITS, ranges)
+    parameters = with_ranges(PARAMETERS, ranges)
     minor = (parameters["water_ice"], parameters["dust"])
     least, drawn = sum(p.low for p in minor), any(p.low < p.high for p in minor)
     if least > 1.0 or (least == 1.0 and drawn):

@@ -23,7 +23,7 @@ What other simulators share stands here, too: their parameters, the ranges to dr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -63,12 +63,13 @@ _HAZE_SLOPE = 1.3
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a simulator: its training range, drawn from evenly, and its labels."""
+    """One parameter of a simulator: its training range, drawn from evenly, its labels, and what the model takes."""
 
     low: float
     high: float
     units: str
     long_name: str
+    limits: tuple[float, float] = field(default=(0.0, np.inf), kw_only=True)
 
     def from_unit(self, fraction: ArrayLike) -> FloatArray:
         """Map numbers in 0..1 (any shape) onto how the parameter is drawn."""
@@ -261,16 +262,13 @@ def _grain_albedo(optical_depth: FloatArray, index: float) -> FloatArray:
 
 
 def with_ranges(
-    parameters: Mapping[str, MixtureParameter],
-    limits: Mapping[str, tuple[float, float]],
-    ranges: Mapping[str, tuple[float, float]] | None,
+    parameters: Mapping[str, MixtureParameter], ranges: Mapping[str, tuple[float, float]] | None
 ) -> dict[str, MixtureParameter]:
     """Return the parameters with other ranges for some.
 
     Parameters
     ----------
     parameters : what the simulator draws, with the ranges it draws from by default.
-    limits : smallest and largest value that the model takes, for each.
     ranges : (low, high) by name; equal for a constant.
 
     Raises
@@ -285,7 +283,7 @@ def with_ranges(
             low, high = map(float, given)
         except (TypeError, ValueError):
             raise ValueError(f"range of {name} is {given!r}; give two numbers (low, high)") from None
-        least, most = limits[name]
+        least, most = parameters[name].limits
         if not least <= low <= high <= most:
             raise ValueError(f"range of {name} is {low:g} to {high:g}; give low <= high within {least:g} to {most:g}")
         chosen[name] = replace(chosen[name], low=low, high=high)

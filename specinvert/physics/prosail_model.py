@@ -45,7 +45,7 @@ class CanopyParameter(Parameter):
 
 PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
     {
-        "leaf_structure": CanopyParameter(1.0, 2.5, "1", "leaf structure parameter", 1.5, 0.3),
+        "leaf_structure": CanopyParameter(1.0, 2.5, "1", "leaf structure parameter", 1.5, 0.3, limits=(1.0, np.inf)),
         "chlorophyll": CanopyParameter(0.0, 100.0, "ug cm-2", "leaf chlorophyll content", 45.0, 30.0),
         "carotenoids": CanopyParameter(0.0, 25.0, "ug cm-2", "leaf carotenoid content", 10.0, 5.0),
         "anthocyanins": CanopyParameter(0.0, 5.0, "ug cm-2", "leaf anthocyanin content"),
@@ -53,12 +53,12 @@ PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
         "leaf_water": CanopyParameter(0.001, 0.05, "cm", "equivalent water thickness of the leaf", 0.015, 0.01),
         "dry_matter": CanopyParameter(0.001, 0.02, "g cm-2", "leaf dry matter content", 0.006, 0.004),
         "lai": CanopyParameter(0.0, 8.0, "1", "leaf area index"),
-        "leaf_angle": CanopyParameter(30.0, 70.0, "degree", "mean leaf inclination"),
+        "leaf_angle": CanopyParameter(30.0, 70.0, "degree", "mean leaf inclination", limits=(0.0, 90.0)),
         "hotspot": CanopyParameter(0.01, 0.5, "1", "hot spot size parameter"),
-        "soil_brightness": CanopyParameter(0.3, 1.2, "1", "soil brightness factor"),
-        "soil_dryness": CanopyParameter(0.0, 1.0, "1", "share of dry soil, the rest is wet"),
-        "sun_zenith": CanopyParameter(20.0, 60.0, "degree", "solar zenith angle"),
-        "view_zenith": CanopyParameter(0.0, 10.0, "degree", "view zenith angle"),
+        "soil_brightness": CanopyParameter(0.3, 1.2, "1", "soil brightness factor", limits=(0.0, 2.0)),
+        "soil_dryness": CanopyParameter(0.0, 1.0, "1", "share of dry soil, the rest is wet", limits=(0.0, 1.0)),
+        "sun_zenith": CanopyParameter(20.0, 60.0, "degree", "solar zenith angle", limits=(0.0, 89.0)),
+        "view_zenith": CanopyParameter(0.0, 10.0, "degree", "view zenith angle", limits=(0.0, 89.0)),
         "relative_azimuth": CanopyParameter(0.0, 180.0, "degree", "azimuth between sun and observer"),
     }
 )
@@ -68,16 +68,6 @@ LEAF_PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
     {name: PARAMETERS[name] for name in list(PARAMETERS)[: list(PARAMETERS).index("lai")]}
 )
 """Those of the leaf alone: PROSPECT's parameters and the priors `simulate_prospect` draws from."""
-
-_LIMITS = {
-    "leaf_structure": (1.0, np.inf),
-    "leaf_angle": (0.0, 90.0),
-    "soil_brightness": (0.0, 2.0),
-    "soil_dryness": (0.0, 1.0),
-    "sun_zenith": (0.0, 89.0),
-    "view_zenith": (0.0, 89.0),
-}
-"""Smallest and largest value that the model takes; of the others, 0 and infinity."""
 
 
 def simulate_prosail(
@@ -274,7 +264,7 @@ def _draw(
     for name, follow in followers.items():
         values[name] = _followed(name, follow, free, n)
     for name, value in values.items():
-        low, high = _LIMITS.get(name, (0.0, np.inf))
+        low, high = parameters[name].limits
         outside = ~((value >= low) & (value <= high) & np.isfinite(value))
         if outside.any():
             raise ValueError(
