@@ -14,6 +14,7 @@ from .lazy import Chunks
 from .products import Reader, find_reader, match_reader
 
 HEAD_BYTES = 4096
+IN_MEMORY_BYTES = 2_000_000_000
 
 
 def open_cube(
@@ -113,9 +114,6 @@ def _read_head(file: Path) -> bytes:
     if not head:
         raise ValueError(f"{file}: the file is empty (0 bytes); check how it was written or copied")
     return head
-
-
-IN_MEMORY_BYTES = 2_000_000_000
 
 
 def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:

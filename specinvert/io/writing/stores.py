@@ -28,6 +28,7 @@ from ...cubes import native, require_known_sizes
 from .. import NETCDF_LOCK, grid_mapping, refresh_transform
 from .blocks import Write
 
+_PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
 _ENCODED = frozenset({"units", "calendar"})
 """Attributes that the file has of times, from how they are encoded."""
 _RESERVED = frozenset(
@@ -148,9 +149,6 @@ def _plain_numbers(value: Any) -> Any:
     if array.dtype.kind == "b":
         return array.astype(np.int8)
     return json.dumps(array.tolist(), default=str) if array.ndim else str(value)
-
-
-_PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
 
 
 @contextmanager
