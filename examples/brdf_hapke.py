@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from scipy.optimize import least_squares
 
 import specinvert
-from specinvert.physics.brdf import PARAMETERS, brdf, geometry_coordinates, simulate_brdf
-from specinvert.physics.geometry import Geometry
+from specinvert.physics import Geometry, brdf, geometry_coordinates, simulate_brdf
+from specinvert.physics.hapke import PARAMETERS
 
 NAMES = list(PARAMETERS)
 LOW = np.array([1e-4, 0.01, 0.0, 0.0, 0.0, 0.02])

@@ -13,10 +13,16 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from specinvert.physics.geometry import Geometry
-from specinvert.physics.hapke import hapke_reflectance
-from specinvert.physics.ices import CONSTITUENTS, default_wavelengths, simulate_polar_ices
-from specinvert.physics.optics import grain_albedo, intimate_mixture, optical_constants, refractive_index
+from specinvert.physics import (
+    Geometry,
+    grain_albedo,
+    hapke_reflectance,
+    intimate_mixture,
+    optical_constants,
+    refractive_index,
+    simulate_polar_ices,
+)
+from specinvert.physics.ices import CONSTITUENTS, default_wavelengths
 
 KNOWN = ("co2_ice", "dust", "water_grain_size")
 """The parameters that are regressed; the share of water ice and the grain size of carbon dioxide ice are hidden."""

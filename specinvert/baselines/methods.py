@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -20,9 +21,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..gllim import GLLiM
-from .jgmm import JGMMRegressor
+from .regressors import JGMMRegressor, SIRRegressor
 from .rvm import RVMRegressor, rvm_search
-from .sir import SIRRegressor
 
 N_COMPONENTS = 50
 """K of the GLLiM methods, as in the paper's section on Mars."""
@@ -72,13 +72,13 @@ class PLS(PLSRegression):  # type: ignore[misc]
         return self
 
 
+@dataclass(eq=False, repr=False)
 class ThinnedRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Fits another regressor to at most ``max_samples`` samples drawn at random, where all would cost too much."""
 
-    def __init__(self, estimator: Any, max_samples: int = 1000, random_state: Any = None) -> None:
-        self.estimator = estimator
-        self.max_samples = max_samples
-        self.random_state = random_state
+    estimator: Any
+    max_samples: int = 1000
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> ThinnedRegressor:
         """Fit to a draw of spectra X (n, D) and parameters y (n, L_t) or (n,)."""
@@ -100,18 +100,6 @@ def _scaled(estimator: Any) -> Any:
 
 def _gllim(random_state: Any, **options: Any) -> GLLiM:
     return GLLiM(**{"n_components": N_COMPONENTS, "random_state": random_state} | options)
-
-
-def _gllim_bic(random_state: Any, **options: Any) -> GLLiM:
-    return _gllim(random_state, **{"n_latent": "bic"} | options)
-
-
-def _jgmm(random_state: Any, **options: Any) -> JGMMRegressor:
-    return JGMMRegressor(**{"random_state": random_state} | options)
-
-
-def _sir(n_axes: int) -> Callable[..., SIRRegressor]:
-    return lambda random_state, **options: SIRRegressor(**{"n_axes": n_axes} | options)
 
 
 def _rvm(random_state: Any, **options: Any) -> Pipeline:
@@ -149,10 +137,6 @@ def _look_up(random_state: Any, **options: Any) -> Any:
     return KNeighborsRegressor(**{"n_neighbors": 10} | options)
 
 
-def _pls(random_state: Any, **options: Any) -> PLS:
-    return PLS(**{"n_components": 10} | options)
-
-
 def _ridge(random_state: Any, **options: Any) -> Any:
     from sklearn.linear_model import RidgeCV
 
@@ -163,17 +147,17 @@ METHODS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "gllim-0": _gllim,
         "gllim-1": lambda random_state, **options: _gllim(random_state, **{"n_latent": 1} | options),
-        "gllim-bic": _gllim_bic,
+        "gllim-bic": lambda random_state, **options: _gllim(random_state, **{"n_latent": "bic"} | options),
         "mle": _gllim,
-        "jgmm": _jgmm,
-        "sir-1": _sir(1),
-        "sir-2": _sir(2),
+        "jgmm": lambda random_state, **options: JGMMRegressor(**{"random_state": random_state} | options),
+        "sir-1": lambda random_state, **options: SIRRegressor(**{"n_axes": 1} | options),
+        "sir-2": lambda random_state, **options: SIRRegressor(**{"n_axes": 2} | options),
         "rvm": _rvm,
         "rf": _forest,
         "gpr": _gpr,
         "mlp": _mlp,
         "lut": _look_up,
-        "pls": _pls,
+        "pls": lambda random_state, **options: PLS(**{"n_components": 10} | options),
         "ridge": _ridge,
     }
 )

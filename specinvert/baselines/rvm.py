@@ -1,5 +1,6 @@
-"""Kernels of the relevance vector machine, looked up by name.
+"""The multivariate relevance vector machine (Thayananthan et al., 2006), its kernels, and the search for the best.
 
+Words are scikit-learn's: ``X`` is spectra (n, D), ``y`` parameters (n, L_t) or (n,). Kernels are looked up by name.
 With r = |x - z| / scale, the distance of two spectra over the scale, and x.z their inner product. The names that
 Tipping's SparseBayes gives to some of them (Tipping, 2001, J. Mach. Learn. Res. 1, 211-244) are accepted too. A
 relevance vector machine needs no positive definite kernel: it takes its values as basis functions.
@@ -22,31 +23,27 @@ name                SparseBayes   k(x, z)
 ``hpoly2``,                       (x.z / scale**2)**2 and **3, homogeneous
 ``hpoly3``
 =================== ============= ======================================================================
-
-The multivariate relevance vector machine (Thayananthan et al., 2006), and the search for its kernel.
-
-Words are scikit-learn's: ``X`` is spectra (n, D), ``y`` parameters (n, L_t) or (n,)."""
+"""
 
 from __future__ import annotations
 
 import numbers
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..gllim.core import compiled
+from .regressors import SpectraRegressor
 from .sparse_bayes import Sums, fit_sparse
 
 Array = NDArray[np.float64]
@@ -154,7 +151,8 @@ BLOCK_ROWS = 1024
 """Spectra whose kernel values are held at a time."""
 
 
-class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class RVMRegressor(SpectraRegressor):
     """Relevance vector machine of several outputs: a sparse sum of kernels, the same ones for all outputs.
 
     Of all training spectra it keeps as few as the marginal likelihood asks for; each output has a noise variance of its
@@ -195,29 +193,14 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     (True, True)
     """
 
-    def __init__(
-        self,
-        kernel: str = "gaussian",
-        *,
-        scale: float = 1.0,
-        bias: bool = True,
-        max_candidates: int = 2000,
-        tol: float = 0.1,
-        max_iter: int = 5000,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.scale = scale
-        self.bias = bias
-        self.max_candidates = max_candidates
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
+    kernel: str = "gaussian"
+    _: KW_ONLY
+    scale: float = 1.0
+    bias: bool = True
+    max_candidates: int = 2000
+    tol: float = 0.1
+    max_iter: int = 5000
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> RVMRegressor:
         """Fit to spectra X (n, D) and parameters y (n, L_t) or (n,).
@@ -227,9 +210,7 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ValueError : NaN, settings out of range, a kernel that overflows, an output that is zero everywhere.
         """
         self._check_settings()
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
-        targets = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        self._single_output = np.ndim(y) == 1
+        X, targets = self._training(X, y)
         self._shift = targets.mean(axis=0) if self.bias else np.zeros(targets.shape[1])
         self._spread = np.sqrt(np.mean((targets - self._shift) ** 2, axis=0))
         if not self._spread.all():
@@ -259,8 +240,7 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Means (n, L_t), (n,) where y was 1-D; with ``return_std`` also standard deviations, noise included."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._spectra(X)
         mean = np.empty((len(X), len(self._spread)))
         std = np.empty_like(mean)
         for rows, basis in self._bases(X, self.relevance_vectors_, len(self.alpha_) > len(self.weights_)):
@@ -268,17 +248,12 @@ class RVMRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if return_std:
                 spread = np.einsum("ni,rij,nj->nr", basis, self.covariances_, basis, optimize=True)
                 std[rows] = np.sqrt(self.noise_**2 + np.maximum(spread, 0.0) * self._spread**2)
-        if self._single_output:
-            mean, std = mean[:, 0], std[:, 0]
-        return (mean, std) if return_std else mean
+        return (self._as_given(mean), self._as_given(std)) if return_std else self._as_given(mean)
 
     def _check_settings(self) -> None:
         find_kernel(self.kernel)
         check_scale(self.scale)
-        for name, least in (("max_candidates", 1), ("max_iter", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name}={value!r} must be an integer, {least} or more")
+        self._require_integers(max_candidates=1, max_iter=1)
         if not isinstance(self.tol, numbers.Real) or not self.tol > 0:
             raise ValueError(f"tol={self.tol!r} must be a positive number of nats")
 

@@ -215,11 +215,11 @@ class _State:
         for r, noise in enumerate(self.noise):
             low = np.log(self.floor[r])
             span = (max(low, np.log(noise) - 3), max(np.log(noise), low) + 3)
-            found = minimize_scalar(
+            least = minimize_scalar(
                 lambda x, r=r: -self._log_marginal(r, np.exp(x)), bounds=span, method="bounded", options={"xatol": 1e-6}
             )
-            if -found.fun > self._log_marginal(r, noise):
-                self.noise[r] = np.exp(found.x)
+            if -least.fun > self._log_marginal(r, noise):
+                self.noise[r] = np.exp(least.x)
         self._derive()
         return self.log_marginal - before
 

@@ -49,8 +49,7 @@ def run_demo(
     from ..figures import plot_maps, save_figure
     from ..inverter import GLLiMInverter
     from ..io.writing import save_maps
-    from ..physics.mixing import simulate_mixtures
-    from ..physics.scene import make_scene
+    from ..physics import make_scene, simulate_mixtures
 
     folder.mkdir(parents=True, exist_ok=True)
     say(f"simulating {n_samples} spectra of ice and dust under haze, and a scene of {shape[0]} x {shape[1]} pixels")

@@ -1,4 +1,4 @@
-from .atomic import atomic_path, check_target, put_in_place
+from .atomic import NETCDF_LOCK, atomic_path, check_target, put_in_place
 from .checkpoint import CheckpointFile, FinishedFits
 from .model_file import is_model, load_model, save_model
 from .place import (
@@ -13,6 +13,7 @@ from .place import (
 
 __all__ = [
     "GEOGRAPHIC_AXES",
+    "NETCDF_LOCK",
     "CheckpointFile",
     "FinishedFits",
     "atomic_path",

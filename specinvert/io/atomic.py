@@ -1,14 +1,21 @@
-"""Writing under a temporary name, so that a file under its final name is always whole."""
+"""Writing files: under a temporary name, so that one under its final name is whole; netCDF in one thread at a time."""
 
 from __future__ import annotations
 
 import ctypes
+import inspect
 import os
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from xarray.backends import NetCDF4DataStore
+
+NETCDF_LOCK: Any = inspect.signature(NetCDF4DataStore).parameters["lock"].default
+"""The lock under which xarray reads netCDF files; the library serves one thread, so what else calls it holds it too."""
 
 
 @contextmanager

@@ -1,6 +1,4 @@
-"""The checkpoint of a training: the state of each EM run in one netCDF file, written whole every few iterations.
-
-The checkpoint of a grid of fits: the numbers of each that is done in one JSON file, written whole after each."""
+"""Checkpoints, written whole: of a training, the state of each EM run in a netCDF file; of a grid, its fits in JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import netCDF4
@@ -17,11 +14,10 @@ import numpy as np
 
 from ..gllim.em import State
 from ..gllim.model import Constraints, GLLiMParameters
-from .atomic import atomic_path, check_target
+from .atomic import NETCDF_LOCK, atomic_path, check_target
 
 _TITLE = "specinvert training checkpoint"
-_LIBRARY = Lock()
-"""The netCDF library serves one thread at a time; members of a committee are fitted in several."""
+_FITS_TITLE = "specinvert finished fits"
 _ARRAYS = ("pi", "c", "Gamma", "A", "b", "Sigma")
 
 
@@ -44,7 +40,7 @@ class CheckpointFile:
         self._fingerprint = ""
         self._states: dict[str, State] = {}
         if self.path.exists():
-            with _LIBRARY:
+            with NETCDF_LOCK:
                 self._read()
 
     def begin(self, fingerprint: str) -> None:
@@ -63,7 +59,7 @@ class CheckpointFile:
         """Keep the state, and write all states where it is time."""
         self._states[label] = state
         if last or len(state.log_likelihoods) % self.every == 0:
-            with _LIBRARY, atomic_path(self.path) as temporary:
+            with NETCDF_LOCK, atomic_path(self.path) as temporary:
                 self._write(temporary)
 
     def of_member(self, number: int) -> CheckpointFile:
@@ -129,9 +125,6 @@ def _state(group: Any) -> State:
     return State(theta, log_likelihoods, **described)
 
 
-_FITS_TITLE = "specinvert finished fits"
-
-
 class FinishedFits:
     """Keeps what is known of finished fits in a file.
 
@@ -159,9 +152,9 @@ class FinishedFits:
         """What was kept of a fit."""
         return self._fits.get(name)
 
-    def keep(self, name: str, found: Mapping[str, Any]) -> None:
+    def keep(self, name: str, fit: Mapping[str, Any]) -> None:
         """Keep what is known of a fit, of strings, numbers, lists and dictionaries, and write all."""
-        self._fits[name] = dict(found)
+        self._fits[name] = dict(fit)
         with atomic_path(self.path) as temporary:
             temporary.write_text(json.dumps({"title": _FITS_TITLE, "fits": self._fits}, indent=1), encoding="utf-8")
 

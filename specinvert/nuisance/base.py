@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,9 +23,9 @@ Draws = Mapping[str, FloatArray]
 class Nuisance(ABC):
     """Something that changes spectra at random, each independently of the others.
 
-    A subclass gives :meth:`draw` and :meth:`perturb`.  ``draw`` does all that is random, and all whose last bits may
+    A subclass gives :meth:`draw` and :meth:`perturb`. ``draw`` does all that is random, and all whose last bits may
     depend on how many spectra there are (matrix products, exponentials); ``perturb`` is plain arithmetic on each
-    spectrum.  Then :func:`specinvert.nuisance.apply` gives the same bits in any chunks.
+    spectrum. Then :func:`specinvert.nuisance.apply` gives the same bits in any chunks.
 
     Examples
     --------
@@ -40,6 +40,8 @@ class Nuisance(ABC):
 
     recorded: ClassVar[Mapping[str, str | None]] = {}
     """Draws of one number a spectrum worth keeping, with their units; None stands for those of the spectra."""
+    needs_wavelength: ClassVar[bool] = False
+    """Whether bands must have wavelengths."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, n: int, bands: Bands) -> Draws:
@@ -50,10 +52,12 @@ class Nuisance(ABC):
         """New spectra (n, D) of the given ones (n, D), which stay as they are, and their draws."""
 
     def matched(self, bands: Bands, units: str | None) -> Nuisance:
-        """The nuisance made ready for spectra of these bands and units.
+        """The nuisance made ready for spectra of these bands and units: itself, unless a subclass says otherwise.
 
         Raises ValueError where it cannot serve them.
         """
+        if self.needs_wavelength:
+            self._wavelength(bands)
         return self
 
     def apply(self, spectra: ArrayLike, wavelength: ArrayLike | None, rng: np.random.Generator) -> FloatArray:
@@ -61,12 +65,9 @@ class Nuisance(ABC):
 
         Parameters
         ----------
-        spectra
-            Shape (n, D), in any units; numbers, NaN allowed.
-        wavelength
-            Band centres in nm, shape (D,), in any order; None where there are none.
-        rng
-            Where the randomness comes from; it moves on.
+        spectra : shape (n, D), in any units; numbers, NaN allowed.
+        wavelength : band centres in nm, shape (D,), in any order; None where there are none.
+        rng : where the randomness comes from; it moves on.
 
         Returns
         -------
@@ -74,8 +75,7 @@ class Nuisance(ABC):
 
         Raises
         ------
-        ValueError
-            If shapes do not fit, or the nuisance needs wavelengths and has none.
+        ValueError : shapes do not fit, or the nuisance needs wavelengths and has none.
 
         Examples
         --------
@@ -96,21 +96,18 @@ class Nuisance(ABC):
 
         Parameters
         ----------
-        wavelength
-            Band centres in nm, shape (D,); None where ``spectrum`` tells how many bands there are.
-        spectrum
-            Shape (D,); needed by what is relative to it.
+        wavelength : band centres in nm, shape (D,); None where ``spectrum`` tells how many bands there are.
+        spectrum : shape (D,); needed by what is relative to it.
 
         Returns
         -------
-        Symmetric, positive semi-definite, float64.  For a :class:`Chain` the sum of its parts', which leaves out
+        Symmetric, positive semi-definite, float64. For a :class:`Chain` the sum of its parts', which leaves out
         products of their variances.
 
         Raises
         ------
-        ValueError
-            If the nuisance is not additive Gaussian noise given the spectrum, or ``spectrum`` or ``wavelength`` is
-            needed and missing, or shapes differ.
+        ValueError : the nuisance is not additive Gaussian noise given the spectrum, or ``spectrum`` or ``wavelength``
+            is needed and missing, or shapes differ.
 
         Examples
         --------
@@ -219,36 +216,28 @@ def plain_bands(wavelength: ArrayLike | None, size: int) -> Bands:
     return describe_bands(xr.DataArray(np.empty(size), dims="band", coords={"wavelength": coordinate}), "band")
 
 
-def require_number(owner: object, name: str, value: object, wanted: str) -> None:
-    """Raise TypeError where a value is no real number."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise TypeError(f"{type(owner).__name__}: {name} is {value!r}; give {wanted}")
+def require(owner: object, wanted: str, holds: Callable[[float], bool], /, **values: float) -> None:
+    """Raise TypeError where a value is no real number, ValueError where it is not what is wanted, told in words."""
+    for name, value in values.items():
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise TypeError(f"{type(owner).__name__}: {name} is {value!r}; give {wanted}")
+        if not holds(value):
+            raise ValueError(f"{type(owner).__name__}: {name} is {value}; give {wanted}")
 
 
 def require_at_least_zero(owner: object, **values: float) -> None:
     """Raise TypeError where a value is no number, ValueError where it is negative, NaN or infinite."""
-    wanted = "a finite number, 0 or more"
-    for name, value in values.items():
-        require_number(owner, name, value, wanted)
-        if not 0 <= value < np.inf:
-            raise ValueError(f"{type(owner).__name__}: {name} is {value}; give {wanted}")
+    require(owner, "a finite number, 0 or more", lambda value: 0 <= value < np.inf, **values)
 
 
 def require_positive(owner: object, **values: float) -> None:
     """Raise TypeError where a value is no number, ValueError where it is 0, negative, NaN or infinite."""
-    wanted = "a finite number above 0"
-    for name, value in values.items():
-        require_number(owner, name, value, wanted)
-        if not 0 < value < np.inf:
-            raise ValueError(f"{type(owner).__name__}: {name} is {value}; give {wanted}")
+    require(owner, "a finite number above 0", lambda value: 0 < value < np.inf, **values)
 
 
 def require_probability(owner: object, probability: float) -> None:
     """Raise TypeError where a probability is no number, ValueError where it is not within 0 to 1."""
-    wanted = "a number from 0 to 1"
-    require_number(owner, "probability", probability, wanted)
-    if not 0 <= probability <= 1:
-        raise ValueError(f"{type(owner).__name__}: probability is {probability}; give {wanted}")
+    require(owner, "a number from 0 to 1", lambda value: 0 <= value <= 1, probability=probability)
 
 
 def require_range(owner: object, name: str, values: tuple[float, float], high: float = np.inf) -> None:
@@ -261,6 +250,6 @@ def require_range(owner: object, name: str, values: tuple[float, float], high: f
     if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str):
         raise TypeError(f"{type(owner).__name__}: {name} is {values!r}; give {wanted}")
     for value in values:
-        require_number(owner, name, value, wanted)
+        require(owner, wanted, lambda _: True, **{name: value})
     if len(values) != 2 or not 0 <= values[0] <= values[1] <= high or not np.isfinite(values[1]):
         raise ValueError(f"{type(owner).__name__}: {name} is {values}; give {wanted}")

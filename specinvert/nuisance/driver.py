@@ -57,42 +57,32 @@ def apply(
 ) -> Labelled:
     """Change every spectrum of a training set by its own draw of the nuisances.
 
-    Nothing is computed where the spectra are dask-backed.  A spectrum's draws depend on ``seed``, on its position
+    Nothing is computed where the spectra are dask-backed. A spectrum's draws depend on ``seed``, on its position
     among all spectra (in the order of the sample dimensions) and on the position of each nuisance in the chain: they
     are the same in any chunks, in memory, and where further nuisances follow.
 
     Parameters
     ----------
-    training
-        A Dataset of spectra and their parameters, or spectra alone; any dimensions in any order.
-    nuisance
-        One nuisance, a chain of them (``a | b``) or a list, the first to act first.
-    seed
-        0 or more; another seed gives other draws.
-    spectra
-        Name of the variable with the spectra; None where only one has a band dimension.
-    band_dim
-        The band dimension; None where wavelengths tell.
-    repeat
-        Give each spectrum this many times, each with draws of its own, along a new first dimension ``draw``.
-        Parameters stay as they are, and training broadcasts them.  The first is the one without ``repeat``.
-    record
-        Keep what was drawn as coordinates of the samples, such as ``nuisance_thin_cloud_fraction``: one number a
+    training : a Dataset of spectra and their parameters, or spectra alone; any dimensions in any order.
+    nuisance : one nuisance, a chain of them (``a | b``) or a list, the first to act first.
+    seed : 0 or more; another seed gives other draws.
+    spectra : name of the variable with the spectra; None where only one has a band dimension.
+    band_dim : the band dimension; None where wavelengths tell.
+    repeat : give each spectrum this many times, each with draws of its own, along a new first dimension ``draw``.
+        Parameters stay as they are, and training broadcasts them. The first is the one without ``repeat``.
+    record : keep what was drawn as coordinates of the samples, such as ``nuisance_thin_cloud_fraction``: one number a
         spectrum, in float64; noise and smooth curves are not kept.
-    rechunk
-        What to do where the bands lie in several chunks: None raises an error, ``"auto"`` makes them one.
+    rechunk : what to do where the bands lie in several chunks: None raises an error, ``"auto"`` makes them one.
 
     Returns
     -------
     The same kind of object with the spectra changed: float32 if they were, else float64; in their units, with their
-    attributes and all coordinates; ``history`` tells what was applied.  NaN stays NaN.
+    attributes and all coordinates; ``history`` tells what was applied. NaN stays NaN.
 
     Raises
     ------
-    TypeError
-        If ``training`` is neither Dataset nor DataArray, or a nuisance is none.
-    ValueError
-        If no variable holds spectra or several do, no dimension carries wavelengths, spectra are empty or not
+    TypeError : ``training`` is neither Dataset nor DataArray, or a nuisance is none.
+    ValueError : no variable holds spectra or several do, no dimension carries wavelengths, spectra are empty or not
         numbers, a nuisance does not fit their bands or units, ``seed`` or ``repeat`` is out of range, or a name that
         ``repeat`` or ``record`` needs is taken.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..cubes import Bands, require_flags
-from .base import Draws, FloatArray, Nuisance, require_at_least_zero, require_number, require_positive
+from .base import Draws, FloatArray, Nuisance, require, require_at_least_zero, require_positive
 
 KERNELS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "squared_exponential": lambda d: np.exp(-0.5 * d**2),
@@ -149,9 +149,7 @@ class Offset(Nuisance):
 
     def __post_init__(self) -> None:
         require_at_least_zero(self, std=self.std)
-        require_number(self, "mean", self.mean, "a finite number")
-        if not np.isfinite(self.mean):
-            raise ValueError(f"Offset: mean is {self.mean}; give a finite number")
+        require(self, "a finite number", np.isfinite, mean=self.mean)
 
     def draw(self, rng: np.random.Generator, n: int, bands: Bands) -> Draws:
         """``level`` (n,)."""
@@ -194,6 +192,7 @@ class Discrepancy(Nuisance):
     length_scale: float
     kernel: str = "squared_exponential"
     relative: bool = False
+    needs_wavelength: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_at_least_zero(self, std=self.std)
@@ -201,11 +200,6 @@ class Discrepancy(Nuisance):
         require_flags(relative=self.relative)
         if not isinstance(self.kernel, str) or self.kernel not in KERNELS:
             raise ValueError(f"Discrepancy: kernel is {self.kernel!r}; give one of {', '.join(map(repr, KERNELS))}")
-
-    def matched(self, bands: Bands, units: str | None) -> Discrepancy:
-        """Itself, where there are wavelengths."""
-        self._wavelength(bands)
-        return self
 
     def draw(self, rng: np.random.Generator, n: int, bands: Bands) -> Draws:
         """``curve`` (n, D), of standard deviation ``std``."""
@@ -248,14 +242,10 @@ class WavelengthShift(Nuisance):
 
     std: float
     recorded: ClassVar[Mapping[str, str | None]] = {"distance": "nm"}
+    needs_wavelength: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_at_least_zero(self, std=self.std)
-
-    def matched(self, bands: Bands, units: str | None) -> WavelengthShift:
-        """Itself, where there are wavelengths."""
-        self._wavelength(bands)
-        return self
 
     def draw(self, rng: np.random.Generator, n: int, bands: Bands) -> Draws:
         """``distance`` (n,) in nm."""

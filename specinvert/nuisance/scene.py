@@ -122,6 +122,7 @@ class Haze(Nuisance):
     slope: float = 1.3
     units: str = "1"
     recorded: ClassVar[Mapping[str, str | None]] = {"depth": "1", "brightness": None}
+    needs_wavelength: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive(self, mean_depth=self.mean_depth)
@@ -129,11 +130,10 @@ class Haze(Nuisance):
         require_range(self, "brightness", self.brightness)
         require_at_least_zero(self, slope=self.slope)
 
-    def matched(self, bands: Bands, units: str | None) -> Haze:
+    def matched(self, bands: Bands, units: str | None) -> Nuisance:
         """Itself, where units agree and wavelengths are there."""
         _require_units(self, self.units, units)
-        self._wavelength(bands)
-        return self
+        return super().matched(bands, units)
 
     def draw(self, rng: np.random.Generator, n: int, bands: Bands) -> Draws:
         """``depth`` and ``brightness`` (n,), and what the depth lets through, ``transmission`` (n, D)."""

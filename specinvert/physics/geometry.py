@@ -1,6 +1,6 @@
 """Directions of light at a surface: incidence, emergence, azimuth and the phase angle between them.
 
-Angles are in degrees at the public face and in radians inside.  Imports NumPy only.
+Angles are in degrees at the public face and in radians inside.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
+
+
+def refuse(values: np.ndarray, wrong: NDArray[np.bool_], told: str) -> None:
+    """Raise ValueError where values, of any shape, are marked as wrong; `told` is formatted with the first of them."""
+    if wrong.any():
+        raise ValueError(told.format(values[wrong].flat[0].item()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +32,7 @@ class Geometry:
 
     Raises
     ------
-    ValueError
-        If an angle is outside its range or not finite, or the shapes do not broadcast.
+    ValueError : an angle is outside its range or not finite, or the shapes do not broadcast.
 
     Examples
     --------
@@ -43,8 +48,7 @@ class Geometry:
         given = [np.array(angle, dtype=np.float64) for angle in (incidence, emergence, azimuth)]
         for name, angle in zip(("incidence", "emergence"), given[:2], strict=True):
             outside = ~((angle >= 0.0) & (angle < 90.0))
-            if outside.any():
-                raise ValueError(f"{name} is {angle[outside].flat[0]:g} degrees; it must be within 0 to below 90")
+            refuse(angle, outside, f"{name} is {{:g}} degrees; it must be within 0 to below 90")
         if not np.isfinite(given[2]).all():
             raise ValueError("azimuth is not finite everywhere; give degrees")
         try:

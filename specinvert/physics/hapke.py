@@ -1,9 +1,9 @@
-"""Reflectance of a semi-infinite particulate surface after Hapke.
+"""Reflectance of a semi-infinite particulate surface after Hapke, and training sets of it seen from many directions.
 
 r = w / (4 pi) * mu0e / (mu0e + mue) * (p(g) (1 + B(g)) + M(mu0e, mue)) * S
 
 w single-scattering albedo, p phase function, B opposition effect (`phase`), mu0e, mue and S effective cosines and
-shadowing of a rough surface (`roughness`), M multiple scattering.  The variants differ in M:
+shadowing of a rough surface (`roughness`), M multiple scattering. The variants differ in M:
 
 | variant | M | H function | source |
 | --- | --- | --- | --- |
@@ -12,7 +12,7 @@ shadowing of a rough surface (`roughness`), M multiple scattering.  The variants
 | "2002" | anisotropic | second approximation in w | Hapke 2002, Icarus 157, 523 |
 | "exact" | isotropic | Chandrasekhar's, by quadrature | Chandrasekhar 1960, Radiative Transfer |
 
-Isotropic M is H(mu0e) H(mue) - 1.  Imports NumPy only.
+Isotropic M is H(mu0e) H(mue) - 1. In a training set the directions take the place of bands.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import xarray as xr
+from numpy.typing import ArrayLike
 
-from .geometry import Geometry
-from .phase import ISOTROPIC, PhaseFunction, opposition_surge
+from .geometry import FloatArray, Geometry, refuse
+from .mixing import MixtureParameter, with_ranges
+from .phase import ISOTROPIC, HenyeyGreenstein, PhaseFunction, opposition_surge
 from .roughness import roughen
 
-FloatArray = NDArray[np.float64]
 HFunction = Callable[[FloatArray, FloatArray], FloatArray]
 
 QUANTITIES: Mapping[str, str] = MappingProxyType(
@@ -91,10 +92,8 @@ def h_exact(x: ArrayLike, w: ArrayLike) -> FloatArray:
 
     Parameters
     ----------
-    x
-        Cosine of an angle from the normal, 0 to 1, any shape; the approximations want it above 0.
-    w
-        Single-scattering albedo, 0 to 1, broadcast with x.
+    x : cosine of an angle from the normal, 0 to 1, any shape; the approximations want it above 0.
+    w : single-scattering albedo, 0 to 1, broadcast with x.
 
     Examples
     --------
@@ -149,30 +148,22 @@ def hapke_reflectance(
 
     Parameters
     ----------
-    w
-        Single-scattering albedo, 0 to 1.
-    geometry
-        Directions.
-    phase
-        Single-particle phase function; its parameters broadcast too.
-    opposition
-        Amplitude B0 and width h of the shadow-hiding opposition effect; None for none.
-    theta_bar
-        Mean slope angle of the macroscopic roughness in degrees, 0 to below 90.
-    variant
-        "1981", "1993", "2002" or "exact": the multiple scattering, see the table above.  The model of 1984 is
+    w : single-scattering albedo, 0 to 1.
+    geometry : directions.
+    phase : single-particle phase function; its parameters broadcast too.
+    opposition : amplitude B0 and width h of the shadow-hiding opposition effect; None for none.
+    theta_bar : mean slope angle of the macroscopic roughness in degrees, 0 to below 90.
+    variant : "1981", "1993", "2002" or "exact": the multiple scattering, see the table above. The model of 1984 is
         "1981" with theta_bar.
-    quantity
-        "reff", "radf", "brdf" or "r": see `QUANTITIES`.
+    quantity : "reff", "radf", "brdf" or "r": see `QUANTITIES`.
 
     Returns
     -------
-    Reflectance, of the broadcast shape.  A NaN parameter gives NaN.
+    Reflectance, of the broadcast shape. A NaN parameter gives NaN.
 
     Raises
     ------
-    ValueError
-        If a parameter is outside its range or a name is unknown.
+    ValueError : a parameter is outside its range or a name is unknown.
 
     Examples
     --------
@@ -184,9 +175,7 @@ def hapke_reflectance(
     if quantity not in QUANTITIES:
         raise ValueError(f"quantity is {quantity!r}; choose from {', '.join(QUANTITIES)}")
     albedo = np.asarray(w, dtype=np.float64)
-    outside = (albedo < 0.0) | (albedo > 1.0)
-    if outside.any():
-        raise ValueError(f"w is {float(albedo[outside].flat[0])!r}; a single-scattering albedo is within 0 to 1")
+    refuse(albedo, (albedo < 0.0) | (albedo > 1.0), "w is {!r}; a single-scattering albedo is within 0 to 1")
     rough = roughen(geometry, theta_bar)
     angle = geometry.phase_angle
     single = phase(np.cos(np.radians(angle)))
@@ -230,3 +219,131 @@ def _legendre(x: FloatArray, order: int) -> Iterator[FloatArray]:
     for n in range(1, order + 1):
         yield current
         previous, current = current, ((2 * n + 1) * x * current - n * previous) / (n + 1)
+
+
+PARAMETERS: Mapping[str, MixtureParameter] = MappingProxyType(
+    {
+        "w": MixtureParameter(0.0, 1.0, "1", "single-scattering albedo", limits=(0.0, 1.0)),
+        "theta_bar": MixtureParameter(0.0, 35.0, "degree", "mean slope angle", limits=(0.0, 89.0)),
+        "b": MixtureParameter(0.0, 0.9, "1", "width of the phase function's lobes", limits=(0.0, 0.99)),
+        "c": MixtureParameter(0.0, 1.0, "1", "share of the backward lobe", limits=(0.0, 1.0)),
+        "b0": MixtureParameter(0.0, 1.0, "1", "amplitude of the opposition effect"),
+        "h": MixtureParameter(0.02, 1.0, "1", "width of the opposition effect", limits=(1e-6, np.inf)),
+    }
+)
+"""Hapke's parameters and the ranges `simulate_brdf` draws from."""
+
+_BLOCK = 4096
+
+
+def brdf(
+    parameters: Mapping[str, FloatArray], geometry: Geometry, *, variant: str = "2002", quantity: str = "reff"
+) -> FloatArray:
+    """Reflectance at every geometry for Hapke's six parameters.
+
+    Parameters
+    ----------
+    parameters : `w`, `theta_bar` (degrees), `b`, `c`, `b0`, `h`: numbers or arrays that broadcast, shape (...).
+    geometry : directions, shape (geometry,).
+    variant, quantity : as in `hapke_reflectance`.
+
+    Returns
+    -------
+    Shape (..., geometry).
+
+    Raises
+    ------
+    ValueError : a parameter is missing or outside its range.
+
+    Examples
+    --------
+    >>> parameters = {"w": 0.5, "theta_bar": 10.0, "b": 0.3, "c": 0.4, "b0": 1.0, "h": 0.1}
+    >>> brdf(parameters, Geometry(30.0, [0.0, 30.0], 0.0)).round(3).tolist()
+    [0.133, 0.229]
+    """
+    missing = [name for name in PARAMETERS if name not in parameters]
+    if missing:
+        raise ValueError(f"parameters lack {', '.join(missing)}; give {', '.join(PARAMETERS)}")
+    p = {name: np.asarray(parameters[name], dtype=np.float64)[..., np.newaxis] for name in PARAMETERS}
+    return hapke_reflectance(
+        p["w"],
+        geometry,
+        phase=HenyeyGreenstein(p["b"], p["c"]),
+        opposition=(p["b0"], p["h"]),
+        theta_bar=p["theta_bar"],
+        variant=variant,
+        quantity=quantity,
+    )
+
+
+def simulate_brdf(
+    n_samples: int,
+    geometry: Geometry,
+    *,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    variant: str = "2002",
+    quantity: str = "reff",
+    seed: int = 0,
+) -> xr.Dataset:
+    """Make a training set of reflectances over geometries, parameters drawn evenly from their ranges.
+
+    Parameters
+    ----------
+    n_samples : how many, at least 1.
+    geometry : directions, shape (geometry,).
+    ranges : other ranges (low, high) for some of `PARAMETERS`; equal for a constant.
+    variant, quantity : as in `hapke_reflectance`.
+    seed : of the draws.
+
+    Returns
+    -------
+    Dataset with `reflectance` (sample, geometry), `w`, `theta_bar`, `b`, `c`, `b0`, `h` over sample with units and long
+    names, and the angles as coordinates of geometry in degrees. No noise is added. Train with
+    `GLLiMInverter().fit(training, band_dim="geometry")`.
+
+    Raises
+    ------
+    ValueError : n_samples is below 1, the geometry is not a list, or a range is out of the model's limits.
+
+    Examples
+    --------
+    >>> dict(simulate_brdf(5, Geometry(30.0, [0.0, 30.0, 60.0])).sizes)
+    {'sample': 5, 'geometry': 3}
+    """
+    if n_samples < 1:
+        raise ValueError(f"n_samples is {n_samples}; ask for at least 1")
+    if len(geometry.shape) != 1 or geometry.shape[0] == 0:
+        raise ValueError(f"geometry has shape {geometry.shape}; give a non-empty list of directions")
+    chosen = with_ranges(PARAMETERS, ranges)
+    draws = np.random.default_rng(seed).random((len(chosen), n_samples))
+    values = {name: p.from_unit(u) for (name, p), u in zip(chosen.items(), draws, strict=True)}
+    spectra = np.empty((n_samples, geometry.shape[0]))
+    for start in range(0, n_samples, _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        part = {name: value[rows] for name, value in values.items()}
+        spectra[rows] = brdf(part, geometry, variant=variant, quantity=quantity)
+    units = "1" if quantity in ("reff", "radf") else "sr-1"
+    return xr.Dataset(
+        {
+            "reflectance": (("sample", "geometry"), spectra, {"units": units, "long_name": QUANTITIES[quantity]}),
+            **{name: ("sample", values[name], p.attrs) for name, p in chosen.items()},
+        },
+        coords=geometry_coordinates(geometry),
+        attrs={"source": f"specinvert Hapke BRDF simulator, variant {variant}"},
+    )
+
+
+def geometry_coordinates(geometry: Geometry) -> dict[str, tuple[str, FloatArray, dict[str, str]]]:
+    """Coordinates of a list of directions along `geometry`, in degrees.
+
+    Examples
+    --------
+    >>> list(geometry_coordinates(Geometry([30.0, 30.0], [0.0, 30.0], 0.0)))
+    ['incidence', 'emergence', 'azimuth']
+    """
+    angles = {
+        "incidence": (geometry.incidence, "angle of the incident light from the normal"),
+        "emergence": (geometry.emergence, "angle of the observer from the normal"),
+        "azimuth": (geometry.azimuth, "angle between the planes of incidence and emergence"),
+    }
+    return {name: ("geometry", a, {"units": "degree", "long_name": text}) for name, (a, text) in angles.items()}

@@ -1,7 +1,6 @@
 """A training set of polar surfaces: grains of water ice, carbon dioxide ice and dust, mixed.
 
 The user supplies the optical constants; grains come from `optics`, reflectance from `hapke`.
-Imports NumPy, xarray and, for lazy spectra, dask.
 """
 
 from __future__ import annotations
@@ -15,28 +14,27 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from .geometry import Geometry
+from .geometry import FloatArray, Geometry
 from .hapke import hapke_reflectance
 from .mixing import MixtureParameter, reflectance_attrs, wavelength_attrs, with_ranges
 from .optics import areal_mixture, grain_albedo, intimate_mixture, refractive_index
 from .phase import ISOTROPIC, PhaseFunction
 
-FloatArray = NDArray[np.float64]
-
 CONSTITUENTS = ("water_ice", "co2_ice", "dust")
 """Names of the constituents, which are those of their optical constants and of their shares."""
 
+_SHARE = partial(MixtureParameter, 0.0006, 0.002, "1", limits=(0.0, 1.0))
+_SIZE = partial(MixtureParameter, units="um", log_uniform=True, limits=(1e-3, 1e9))
 PARAMETERS: Mapping[str, MixtureParameter] = MappingProxyType(
     {
-        "water_ice": MixtureParameter(0.0006, 0.002, "1", "share of water ice"),
-        "dust": MixtureParameter(0.0006, 0.002, "1", "share of dust"),
-        "water_grain_size": MixtureParameter(50.0, 450.0, "um", "grain diameter of water ice", log_uniform=True),
-        "co2_grain_size": MixtureParameter(1e3, 1e5, "um", "grain diameter of carbon dioxide ice", log_uniform=True),
+        "water_ice": _SHARE("share of water ice"),
+        "dust": _SHARE("share of dust"),
+        "water_grain_size": _SIZE(50.0, 450.0, long_name="grain diameter of water ice"),
+        "co2_grain_size": _SIZE(1e3, 1e5, long_name="grain diameter of carbon dioxide ice"),
     }
 )
 """What is drawn, and where; the share of carbon dioxide ice is the rest."""
 
-_LIMITS = {"water_ice": (0.0, 1.0), "dust": (0.0, 1.0), "water_grain_size": (1e-3, 1e9), "co2_grain_size": (1e-3, 1e9)}
 _BLOCK = 4096
 
 
@@ -73,38 +71,27 @@ def simulate_polar_ices(
 
     Parameters
     ----------
-    n_samples
-        How many spectra, at least 1.
-    constants
-        Optical constants of "water_ice", "co2_ice" and "dust", each as `optics.refractive_index` takes them.
-    wavelength
-        Band centres in nm, shape (band,); by default `default_wavelengths()`.
-    ranges
-        Other ranges (low, high) for some of `PARAMETERS`.
-    dust_diameter
-        Grain diameter of the dust in um.
-    mixture
-        "intimate": shares are of the grain volume, constituents mixed grain by grain; "areal": shares are of the area,
-        patches side by side.
-    geometry
-        One direction of light and observer; by default 60 degrees of incidence, seen from the normal.
-    phase, theta_bar, variant
-        As in `hapke.hapke_reflectance`.
-    chunks
-        Spectra a dask chunk, for spectra that are computed when asked for; None for spectra in memory, made 4096 at
-        a time.
-    seed
-        Of the draws, which depend on nothing else but n_samples and ranges.
+    n_samples : how many spectra, at least 1.
+    constants : optical constants of "water_ice", "co2_ice" and "dust", each as `optics.refractive_index` takes them.
+    wavelength : band centres in nm, shape (band,); by default `default_wavelengths()`.
+    ranges : other ranges (low, high) for some of `PARAMETERS`.
+    dust_diameter : grain diameter of the dust in um.
+    mixture : "intimate": shares are of the grain volume, constituents mixed grain by grain; "areal": shares are of the
+        area, patches side by side.
+    geometry : one direction of light and observer; by default 60 degrees of incidence, seen from the normal.
+    phase, theta_bar, variant : as in `hapke.hapke_reflectance`.
+    chunks : spectra a dask chunk, for spectra that are computed when asked for; None for spectra in memory, made 4096
+        at a time.
+    seed : of the draws, which depend on nothing else but n_samples and ranges.
 
     Returns
     -------
     Dataset with `reflectance` (sample, wavelength), a reflectance factor, and over sample, with units and long names:
-    `water_ice`, `co2_ice`, `dust` (which sum to 1), `water_grain_size`, `co2_grain_size`.  No noise is added.
+    `water_ice`, `co2_ice`, `dust` (which sum to 1), `water_grain_size`, `co2_grain_size`. No noise is added.
 
     Raises
     ------
-    ValueError
-        If an argument is out of range, or constants are missing or do not cover the bands.
+    ValueError : an argument is out of range, or constants are missing or do not cover the bands.
 
     Examples
     --------
@@ -131,7 +118,7 @@ def simulate_polar_ices(
     if lam.ndim != 1 or lam.size == 0:
         raise ValueError(f"wavelength has shape {lam.shape}; give a non-empty list of band centres in nm")
 
-    parameters = with_ranges(PARAMETERS, _LIMITS, ranges)
+    parameters = with_ranges(PARAMETERS, ranges)
     minor = (parameters["water_ice"], parameters["dust"])
     least, drawn = sum(p.low for p in minor), any(p.low < p.high for p in minor)
     if least > 1.0 or (least == 1.0 and drawn):
@@ -146,9 +133,7 @@ def simulate_polar_ices(
         reflectance=partial(hapke_reflectance, geometry=direction, phase=phase, theta_bar=theta_bar, variant=variant),
     )
     model(np.array([[0.0, 1.0, 0.0, 100.0, 1e4]]))  # a bad name or slope is told before the long work
-    table = np.stack(
-        [values[name] for name in ("water_ice", "co2_ice", "dust", "water_grain_size", "co2_grain_size")], 1
-    )
+    table = np.stack(list(values.values()), axis=1)
     attrs = {name: p.attrs for name, p in parameters.items()}
     attrs["co2_ice"] = {"units": "1", "long_name": "share of carbon dioxide ice"}
     return xr.Dataset(
@@ -162,6 +147,7 @@ def simulate_polar_ices(
 
 
 def _draw(parameters: Mapping[str, MixtureParameter], n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
+    """The three shares and the two grain sizes, (n,) each, in the order that `_spectra` takes them."""
     water, dust = (p.from_unit(rng.random(n)) for p in (parameters["water_ice"], parameters["dust"]))
     while (over := water + dust > 1.0).any():
         count = int(over.sum())

@@ -2,7 +2,7 @@
 
 A small analytic simulator for demonstrations and tests: smooth, fast and vectorised, yet with the
 traits that make real retrievals hard (bands that saturate, constituents that mask each other, a
-nuisance with a spectral shape of its own).  Imports NumPy and xarray only.
+nuisance with a spectral shape of its own).
 
 The steps, for grains of diameter D at wavelength lam:
 
@@ -17,21 +17,20 @@ The steps, for grains of diameter D at wavelength lam:
 5. a thin haze above, of optical depth tau at 1000 nm falling as lam**-1.3: the surface is seen with
    two-way transmission exp(-2 tau) and the rest is filled by the haze's own grey brightness.
 
-Changing the ranges that a simulator draws its parameters from.
-
-Imports the standard library and `mixing` only."""
+What other simulators share stands here, too: their parameters, the ranges to draw them from, the attributes of spectra.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from .geometry import FloatArray, refuse
 
 VALID_WAVELENGTHS_NM = (800.0, 2600.0)
 
@@ -63,26 +62,36 @@ _HAZE_SLOPE = 1.3
 
 
 @dataclass(frozen=True)
-class MixtureParameter:
-    """One parameter of the simulator: its training range, how it is drawn there, and its labels."""
+class Parameter:
+    """One parameter of a simulator: its training range, drawn from evenly, its labels, and what the model takes."""
 
     low: float
     high: float
     units: str
     long_name: str
-    log_uniform: bool = False
+    limits: tuple[float, float] = field(default=(0.0, np.inf), kw_only=True)
 
     def from_unit(self, fraction: ArrayLike) -> FloatArray:
-        """Map numbers in 0..1 (any shape) onto low..high, evenly or evenly in the logarithm."""
-        u = np.asarray(fraction, dtype=np.float64)
-        if self.log_uniform:
-            return self.low * (self.high / self.low) ** u
-        return self.low + (self.high - self.low) * u
+        """Map numbers in 0..1 (any shape) onto how the parameter is drawn."""
+        return self.low + (self.high - self.low) * np.asarray(fraction, dtype=np.float64)
 
     @property
     def attrs(self) -> dict[str, str]:
         """Attributes of a variable that holds this parameter."""
         return {"units": self.units, "long_name": self.long_name}
+
+
+@dataclass(frozen=True)
+class MixtureParameter(Parameter):
+    """One parameter of a simulator, drawn evenly from its training range, or evenly in the logarithm."""
+
+    log_uniform: bool = False
+
+    def from_unit(self, fraction: ArrayLike) -> FloatArray:
+        """Map numbers in 0..1 (any shape) onto low..high, evenly or evenly in the logarithm."""
+        if self.log_uniform:
+            return self.low * (self.high / self.low) ** np.asarray(fraction, dtype=np.float64)
+        return super().from_unit(fraction)
 
 
 PARAMETERS: Mapping[str, MixtureParameter] = MappingProxyType(
@@ -121,16 +130,11 @@ def mixture_reflectance(
 
     Parameters
     ----------
-    ice_fraction
-        Share of the grain cross-section that is ice, 0 to 1; the rest is dust.
-    grain_size
-        Ice grain diameter in um, at least 0.
-    dust_water
-        Water content of the dust in percent of mass, 0 to 100.
-    haze
-        Optical depth of the haze at 1000 nm, at least 0.
-    wavelength
-        Band centres in nm, shape (band,), within 800 to 2600.
+    ice_fraction : share of the grain cross-section that is ice, 0 to 1; the rest is dust.
+    grain_size : ice grain diameter in um, at least 0.
+    dust_water : water content of the dust in percent of mass, 0 to 100.
+    haze : optical depth of the haze at 1000 nm, at least 0.
+    wavelength : band centres in nm, shape (band,), within 800 to 2600.
 
     Returns
     -------
@@ -139,8 +143,7 @@ def mixture_reflectance(
 
     Raises
     ------
-    ValueError
-        If a parameter or a wavelength is outside its physical range, or shapes do not broadcast.
+    ValueError : a parameter or a wavelength is outside its physical range, or shapes do not broadcast.
 
     Examples
     --------
@@ -174,14 +177,10 @@ def simulate_mixtures(
 
     Parameters
     ----------
-    n_samples
-        How many spectra, at least 1.
-    wavelength
-        Band centres in nm, shape (band,); by default `default_wavelengths()`.
-    noise
-        Standard deviation of the white noise added to the reflectance, at least 0.
-    seed
-        Of the random draws; the parameters do not depend on `noise` or `wavelength`.
+    n_samples : how many spectra, at least 1.
+    wavelength : band centres in nm, shape (band,); by default `default_wavelengths()`.
+    noise : standard deviation of the white noise added to the reflectance, at least 0.
+    seed : of the random draws; the parameters do not depend on `noise` or `wavelength`.
 
     Returns
     -------
@@ -190,8 +189,7 @@ def simulate_mixtures(
 
     Raises
     ------
-    ValueError
-        If n_samples is below 1, noise is negative, or a wavelength is out of range.
+    ValueError : n_samples is below 1, noise is negative, or a wavelength is out of range.
 
     Examples
     --------
@@ -235,20 +233,15 @@ def _checked_wavelength(wavelength: ArrayLike) -> FloatArray:
     if lam.ndim != 1 or lam.size == 0:
         raise ValueError(f"wavelength has shape {lam.shape}; give a non-empty list of band centres in nm")
     outside = ~((lam >= low) & (lam <= high))
-    if outside.any():
-        raise ValueError(
-            f"wavelength {lam[outside][0]:g} is outside {low:g} to {high:g} nm; the simulator covers no more"
-        )
+    refuse(lam, outside, f"wavelength {{:g}} is outside {low:g} to {high:g} nm; the simulator covers no more")
     return lam
 
 
 def _checked(name: str, values: ArrayLike, low: float, high: float) -> FloatArray:
     """Return values with a trailing band axis, or raise if one is outside low..high."""
     array = np.asarray(values, dtype=np.float64)
-    outside = (array < low) | (array > high)
-    if outside.any():
-        bound = f"within {low:g} to {high:g}" if np.isfinite(high) else f"at least {low:g}"
-        raise ValueError(f"{name} is {array[outside].flat[0]:g}; it must be {bound}")
+    bound = f"within {low:g} to {high:g}" if np.isfinite(high) else f"at least {low:g}"
+    refuse(array, (array < low) | (array > high), f"{name} is {{:g}}; it must be {bound}")
     return array[..., np.newaxis]
 
 
@@ -269,25 +262,18 @@ def _grain_albedo(optical_depth: FloatArray, index: float) -> FloatArray:
 
 
 def with_ranges(
-    parameters: Mapping[str, MixtureParameter],
-    limits: Mapping[str, tuple[float, float]],
-    ranges: Mapping[str, tuple[float, float]] | None,
+    parameters: Mapping[str, MixtureParameter], ranges: Mapping[str, tuple[float, float]] | None
 ) -> dict[str, MixtureParameter]:
     """Return the parameters with other ranges for some.
 
     Parameters
     ----------
-    parameters
-        What the simulator draws, with the ranges it draws from by default.
-    limits
-        Smallest and largest value that the model takes, for each.
-    ranges
-        (low, high) by name; equal for a constant.
+    parameters : what the simulator draws, with the ranges it draws from by default.
+    ranges : (low, high) by name; equal for a constant.
 
     Raises
     ------
-    ValueError
-        If a name is unknown, or a range is not two numbers, outside the limits or upside down.
+    ValueError : a name is unknown, or a range is not two numbers, outside the limits or upside down.
     """
     chosen = dict(parameters)
     for name, given in (ranges or {}).items():
@@ -297,7 +283,7 @@ def with_ranges(
             low, high = map(float, given)
         except (TypeError, ValueError):
             raise ValueError(f"range of {name} is {given!r}; give two numbers (low, high)") from None
-        least, most = limits[name]
+        least, most = parameters[name].limits
         if not least <= low <= high <= most:
             raise ValueError(f"range of {name} is {low:g} to {high:g}; give low <= high within {least:g} to {most:g}")
         chosen[name] = replace(chosen[name], low=low, high=high)

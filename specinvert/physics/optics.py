@@ -2,8 +2,7 @@
 
 The grain is the equivalent slab of Hapke (1981, J. Geophys. Res. 86, 3039; 2012, Theory of Reflectance and Emittance
 Spectroscopy, chapter 6): surface reflections averaged over all directions by Fresnel's formulas, absorption along a
-mean path, internal scatterers if wanted.  Grains are large against the wavelength; their extinction efficiency is 1.
-Imports NumPy and xarray, and reads wavelengths through `cubes.bands`.
+mean path, internal scatterers if wanted. Grains are large against the wavelength; their extinction efficiency is 1.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from ..cubes import describe_bands
+from .geometry import FloatArray, refuse
 
-FloatArray = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
@@ -28,12 +27,9 @@ def optical_constants(wavelength: ArrayLike, n: ArrayLike, k: ArrayLike, *, unit
 
     Parameters
     ----------
-    wavelength
-        Shape (wavelength,).
-    n, k
-        Real and imaginary refractive index, shape (wavelength,) or a number.
-    units
-        Of the wavelengths: "nm", "um", "m".
+    wavelength : shape (wavelength,).
+    n, k : real and imaginary refractive index, shape (wavelength,) or a number.
+    units : of the wavelengths: "nm", "um", "m".
 
     Returns
     -------
@@ -41,8 +37,7 @@ def optical_constants(wavelength: ArrayLike, n: ArrayLike, k: ArrayLike, *, unit
 
     Raises
     ------
-    ValueError
-        If the wavelengths are not a list, or n or k has another length.
+    ValueError : the wavelengths are not a list, or n or k has another length.
 
     Examples
     --------
@@ -70,13 +65,10 @@ def refractive_index(constants: xr.Dataset, wavelength: ArrayLike, *, name: str 
 
     Parameters
     ----------
-    constants
-        `n` and `k` over one dimension that carries wavelengths, in any order and in any unit of length.  k is at least
-        0; below 1e-12 it is taken as 1e-12.  Rows without numbers at either end are as if absent.
-    wavelength
-        In nm, shape (band,).
-    name
-        What the constants are of, for messages.
+    constants : `n` and `k` over one dimension that carries wavelengths, in any order and in any unit of length. k is at
+        least 0; below 1e-12 it is taken as 1e-12. Rows without numbers at either end are as if absent.
+    wavelength : in nm, shape (band,).
+    name : what the constants are of, for messages.
 
     Returns
     -------
@@ -84,9 +76,8 @@ def refractive_index(constants: xr.Dataset, wavelength: ArrayLike, *, name: str 
 
     Raises
     ------
-    ValueError
-        If `n` or `k` is missing, not along one dimension with wavelengths, has a gap or a negative value, or does not
-        cover the bands.
+    ValueError : `n` or `k` is missing, not along one dimension with wavelengths, has a gap or a negative value, or does
+        not cover the bands.
 
     Examples
     --------
@@ -136,24 +127,20 @@ def fresnel_averages(index: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Reflectance of a surface under diffuse light, from outside and from inside.
 
     Means of Fresnel's reflectances for unpolarised light over a hemisphere, weighted by the cosine, by quadrature:
-    Hapke's S_e and S_i.  Without absorption, 1 - S_e = n^2 (1 - S_i).
+    Hapke's S_e and S_i. Without absorption, 1 - S_e = n^2 (1 - S_i).
 
     Parameters
     ----------
-    index
-        Complex refractive index n + i k against the surrounding medium, n above 0, any shape.
+    index : complex refractive index n + i k against the surrounding medium, n above 0, any shape.
 
     Returns
     -------
-    outside
-        S_e, of the same shape.
-    inside
-        S_i, total reflection included.
+    outside : S_e, of the same shape.
+    inside : S_i, total reflection included.
 
     Raises
     ------
-    ValueError
-        If n is not above 0, or k is negative.
+    ValueError : n is not above 0, or k is negative.
 
     Examples
     --------
@@ -162,8 +149,7 @@ def fresnel_averages(index: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """
     m = np.asarray(index, dtype=np.complex128)
     wrong = (m.real <= 0.0) | (m.imag < 0.0)
-    if wrong.any():
-        raise ValueError(f"refractive index is {m[wrong].flat[0]:g}; n must be above 0 and k at least 0")
+    refuse(m, wrong, "refractive index is {:g}; n must be above 0 and k at least 0")
     return _diffuse_reflectance(m), _diffuse_reflectance(1.0 / m)
 
 
@@ -172,19 +158,15 @@ def grain_albedo(
 ) -> FloatArray:
     """Single-scattering albedo of grains: the equivalent slab.
 
-    w = S_e + (1 - S_e) (1 - S_i) T / (1 - S_i T), T the share of light that crosses the grain.  The mean path of
+    w = S_e + (1 - S_e) (1 - S_i) T / (1 - S_i T), T the share of light that crosses the grain. The mean path of
     light is 2/3 (n^2 - (n^2 - 1)^1.5 / n) diameters, and 2/3 where n is below 1.
 
     Parameters
     ----------
-    index
-        Complex refractive index n + i k, shape (band,).
-    diameter
-        In um, above 0, shape (..., 1) to broadcast with the bands.
-    wavelength
-        In nm, shape (band,).
-    internal_scattering
-        Coefficient s of scatterers inside the grain, 1/um, at least 0; broadcast.
+    index : complex refractive index n + i k, shape (band,).
+    diameter : in um, above 0, shape (..., 1) to broadcast with the bands.
+    wavelength : in nm, shape (band,).
+    internal_scattering : coefficient s of scatterers inside the grain, 1/um, at least 0; broadcast.
 
     Returns
     -------
@@ -192,8 +174,7 @@ def grain_albedo(
 
     Raises
     ------
-    ValueError
-        If n, a diameter or a wavelength is not above 0, or k or a coefficient is negative.
+    ValueError : n, a diameter or a wavelength is not above 0, or k or a coefficient is negative.
 
     Examples
     --------
@@ -203,12 +184,9 @@ def grain_albedo(
     """
     m, lam = np.asarray(index, dtype=np.complex128), np.asarray(wavelength, dtype=np.float64)
     size, s = np.asarray(diameter, dtype=np.float64), np.asarray(internal_scattering, dtype=np.float64)
-    if (lam <= 0.0).any():
-        raise ValueError(f"wavelength is {lam[lam <= 0].flat[0]:g} nm; it must be above 0")
-    if (size <= 0.0).any():
-        raise ValueError(f"grain diameter is {size[size <= 0].flat[0]:g} um; it must be above 0")
-    if (s < 0.0).any():
-        raise ValueError(f"internal_scattering is {s[s < 0].flat[0]:g} per um; it must be at least 0")
+    refuse(lam, lam <= 0.0, "wavelength is {:g} nm; it must be above 0")
+    refuse(size, size <= 0.0, "grain diameter is {:g} um; it must be above 0")
+    refuse(s, s < 0.0, "internal_scattering is {:g} per um; it must be at least 0")
     outside, inside = fresnel_averages(m)
     absorption = 4.0 * np.pi * m.imag / (lam / 1000.0)
     n = np.maximum(m.real, 1.0)
@@ -235,12 +213,9 @@ def intimate_mixture(
 
     Parameters
     ----------
-    albedo
-        Single-scattering albedo of each constituent, 0 to 1, shapes that broadcast.
-    volume
-        Share of the grain volume of each; they sum to 1.
-    diameter
-        Grain diameter of each, in one unit, above 0.
+    albedo : single-scattering albedo of each constituent, 0 to 1, shapes that broadcast.
+    volume : share of the grain volume of each; they sum to 1.
+    diameter : grain diameter of each, in one unit, above 0.
 
     Returns
     -------
@@ -248,9 +223,8 @@ def intimate_mixture(
 
     Raises
     ------
-    ValueError
-        If there is not one of each, an albedo is outside 0 to 1, a share is negative, a diameter is not above 0, or the
-        shares do not sum to 1.
+    ValueError : there is not one of each, an albedo is outside 0 to 1, a share is negative, a diameter is not above 0,
+        or the shares do not sum to 1.
 
     Examples
     --------
@@ -260,12 +234,9 @@ def intimate_mixture(
     shares = _shares(volume, len(albedo), len(diameter))
     sizes, albedos = ([np.asarray(v, dtype=np.float64) for v in given] for given in (diameter, albedo))
     for size in sizes:
-        if (size <= 0.0).any():
-            raise ValueError(f"grain diameter is {size[size <= 0].flat[0]:g}; it must be above 0")
+        refuse(size, size <= 0.0, "grain diameter is {:g}; it must be above 0")
     for w in albedos:
-        outside = (w < 0.0) | (w > 1.0)
-        if outside.any():
-            raise ValueError(f"albedo is {float(w[outside].flat[0])!r}; a single-scattering albedo is within 0 to 1")
+        refuse(w, (w < 0.0) | (w > 1.0), "albedo is {!r}; a single-scattering albedo is within 0 to 1")
     weights = [v / size for v, size in zip(shares, sizes, strict=True)]
     return np.minimum(_weighted(weights, albedos) / sum(weights), 1.0)
 
@@ -275,15 +246,12 @@ def areal_mixture(reflectance: Sequence[ArrayLike], area: Sequence[ArrayLike]) -
 
     Parameters
     ----------
-    reflectance
-        Of each patch, shapes that broadcast.
-    area
-        Share of each; they sum to 1.
+    reflectance : of each patch, shapes that broadcast.
+    area : share of each; they sum to 1.
 
     Raises
     ------
-    ValueError
-        If there is not one share for each patch, a share is negative, or they do not sum to 1.
+    ValueError : there is not one share for each patch, a share is negative, or they do not sum to 1.
 
     Examples
     --------
@@ -303,12 +271,9 @@ def _shares(given: Sequence[ArrayLike], *counts: int) -> list[FloatArray]:
     if not shares or any(count != len(shares) for count in counts):
         raise ValueError(f"{len(shares)} shares for {' and '.join(map(str, counts))} constituents; give one for each")
     for share in shares:
-        if (share < 0.0).any():
-            raise ValueError(f"a share is {share[share < 0].flat[0]:g}; shares are at least 0")
+        refuse(share, share < 0.0, "a share is {:g}; shares are at least 0")
     total = np.asarray(sum(shares[1:], shares[0]))
-    wrong = np.abs(total - 1.0) > 1e-6
-    if wrong.any():
-        raise ValueError(f"shares sum to {total[wrong].flat[0]:g}; they must sum to 1")
+    refuse(total, np.abs(total - 1.0) > 1e-6, "shares sum to {:g}; they must sum to 1")
     return shares
 
 

@@ -1,8 +1,8 @@
 """Single-particle phase functions and the opposition effect, by phase angle g.
 
-g is 0 in opposition (backscattering) and 180 degrees straight ahead.  Phase functions are normalised so that
+g is 0 in opposition (backscattering) and 180 degrees straight ahead. Phase functions are normalised so that
 their mean over the sphere is 1, and are written as Legendre series p(g) = 1 + sum_n b_n P_n(cos g), in which a
-positive b_1 scatters backwards.  Imports NumPy and SciPy only.
+positive b_1 scatters backwards.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import eval_legendre
 
-FloatArray = NDArray[np.float64]
+from .geometry import FloatArray, refuse
 
 _SERIES_TOLERANCE = 1e-10
 
@@ -43,14 +43,13 @@ class HenyeyGreenstein:
     Attributes
     ----------
     b : width of the lobes, 0 (isotropic) to below 1, any shape.
-    c : share of the backward lobe, any shape that broadcasts with b.  Within 0 to 1 unless a fit wants otherwise:
-        outside, p may become negative.  0 is the one-parameter function, forward scattering with asymmetry b;
-        1 is backward.  (Hapke 2012 writes c' = 2 c - 1.)
+    c : share of the backward lobe, any shape that broadcasts with b. Within 0 to 1 unless a fit wants otherwise:
+        outside, p may become negative. 0 is the one-parameter function, forward scattering with asymmetry b;
+        1 is backward. (Hapke 2012 writes c' = 2 c - 1.)
 
     Raises
     ------
-    ValueError
-        If b is outside 0 to below 1.
+    ValueError : b is outside 0 to below 1.
 
     Examples
     --------
@@ -63,9 +62,7 @@ class HenyeyGreenstein:
 
     def __init__(self, b: ArrayLike, c: ArrayLike = 0.0) -> None:
         width, share = np.asarray(b, dtype=np.float64), np.asarray(c, dtype=np.float64)
-        outside = (width < 0.0) | (width >= 1.0)
-        if outside.any():
-            raise ValueError(f"b is {width[outside].flat[0]:g}; it must be within 0 to below 1")
+        refuse(width, (width < 0.0) | (width >= 1.0), "b is {:g}; it must be within 0 to below 1")
         object.__setattr__(self, "b", width)
         object.__setattr__(self, "c", share)
 
@@ -94,7 +91,7 @@ class Legendre:
 
     Attributes
     ----------
-    coefficients : b_1, b_2, ...; each a number or an array that broadcasts with the others.  Empty: isotropic.
+    coefficients : b_1, b_2, ...; each a number or an array that broadcasts with the others. Empty: isotropic.
 
     Examples
     --------
@@ -131,12 +128,9 @@ def opposition_surge(phase_angle: ArrayLike, amplitude: ArrayLike, width: ArrayL
 
     Parameters
     ----------
-    phase_angle
-        g in degrees, any shape.
-    amplitude
-        B0, at least 0, 1 for opaque grains; broadcasts with g.
-    width
-        h, above 0, in radians: B falls to B0 / 2 at tan(g / 2) = h.
+    phase_angle : g in degrees, any shape.
+    amplitude : B0, at least 0, 1 for opaque grains; broadcasts with g.
+    width : h, above 0, in radians: B falls to B0 / 2 at tan(g / 2) = h.
 
     Returns
     -------
@@ -144,8 +138,7 @@ def opposition_surge(phase_angle: ArrayLike, amplitude: ArrayLike, width: ArrayL
 
     Raises
     ------
-    ValueError
-        If an amplitude is negative or a width is not above 0.
+    ValueError : an amplitude is negative or a width is not above 0.
 
     Examples
     --------
@@ -153,8 +146,6 @@ def opposition_surge(phase_angle: ArrayLike, amplitude: ArrayLike, width: ArrayL
     array([1., 0.])
     """
     b0, h = np.asarray(amplitude, dtype=np.float64), np.asarray(width, dtype=np.float64)
-    if (b0 < 0.0).any():
-        raise ValueError(f"opposition amplitude is {b0[b0 < 0].flat[0]:g}; it must be at least 0")
-    if (h <= 0.0).any():
-        raise ValueError(f"opposition width is {h[h <= 0].flat[0]:g}; it must be above 0")
+    refuse(b0, b0 < 0.0, "opposition amplitude is {:g}; it must be at least 0")
+    refuse(h, h <= 0.0, "opposition width is {:g}; it must be above 0")
     return np.asarray(b0 / (1.0 + np.tan(np.radians(phase_angle) / 2.0) / h))

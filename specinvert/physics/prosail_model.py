@@ -1,7 +1,6 @@
 """Training sets of leaves and of vegetation canopies: PROSPECT-D and SAIL as the `prosail` package computes them.
 
-`prosail` is optional and imported when first used.  Imports NumPy, SciPy and xarray;
-bands are averaged by `cubes.responses`.
+`prosail` is optional and imported when first used.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import qmc, truncnorm
 
 from ..cubes import Cells, Sensor, band_weights, read_sensor
-from .mixing import reflectance_attrs, wavelength_attrs
+from .geometry import FloatArray
+from .mixing import Parameter, reflectance_attrs, wavelength_attrs
 
-FloatArray = NDArray[np.float64]
 Prior = tuple[float, float] | tuple[float, float, float, float] | Callable[[Mapping[str, FloatArray]], FloatArray]
 
 _GRID_NM = np.arange(400.0, 2501.0)
@@ -27,35 +26,26 @@ _LEAST_COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
-class CanopyParameter:
+class CanopyParameter(Parameter):
     """One parameter of PROSPECT or PROSAIL: its prior, and its labels.
 
     The prior is uniform, or a normal distribution cut to the range where `mean` and `std` are given.
     """
 
-    low: float
-    high: float
-    units: str
-    long_name: str
     mean: float | None = None
     std: float | None = None
 
-    def from_unit(self, fraction: FloatArray) -> FloatArray:
+    def from_unit(self, fraction: ArrayLike) -> FloatArray:
         """Map numbers in 0..1 onto the prior."""
         if self.mean is None or self.std is None:
-            return self.low + (self.high - self.low) * fraction
+            return super().from_unit(fraction)
         a, b = (self.low - self.mean) / self.std, (self.high - self.mean) / self.std
         return np.asarray(truncnorm.ppf(fraction, a, b, self.mean, self.std))
-
-    @property
-    def attrs(self) -> dict[str, str]:
-        """Attributes of a variable that holds this parameter."""
-        return {"units": self.units, "long_name": self.long_name}
 
 
 PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
     {
-        "leaf_structure": CanopyParameter(1.0, 2.5, "1", "leaf structure parameter", 1.5, 0.3),
+        "leaf_structure": CanopyParameter(1.0, 2.5, "1", "leaf structure parameter", 1.5, 0.3, limits=(1.0, np.inf)),
         "chlorophyll": CanopyParameter(0.0, 100.0, "ug cm-2", "leaf chlorophyll content", 45.0, 30.0),
         "carotenoids": CanopyParameter(0.0, 25.0, "ug cm-2", "leaf carotenoid content", 10.0, 5.0),
         "anthocyanins": CanopyParameter(0.0, 5.0, "ug cm-2", "leaf anthocyanin content"),
@@ -63,12 +53,12 @@ PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
         "leaf_water": CanopyParameter(0.001, 0.05, "cm", "equivalent water thickness of the leaf", 0.015, 0.01),
         "dry_matter": CanopyParameter(0.001, 0.02, "g cm-2", "leaf dry matter content", 0.006, 0.004),
         "lai": CanopyParameter(0.0, 8.0, "1", "leaf area index"),
-        "leaf_angle": CanopyParameter(30.0, 70.0, "degree", "mean leaf inclination"),
+        "leaf_angle": CanopyParameter(30.0, 70.0, "degree", "mean leaf inclination", limits=(0.0, 90.0)),
         "hotspot": CanopyParameter(0.01, 0.5, "1", "hot spot size parameter"),
-        "soil_brightness": CanopyParameter(0.3, 1.2, "1", "soil brightness factor"),
-        "soil_dryness": CanopyParameter(0.0, 1.0, "1", "share of dry soil, the rest is wet"),
-        "sun_zenith": CanopyParameter(20.0, 60.0, "degree", "solar zenith angle"),
-        "view_zenith": CanopyParameter(0.0, 10.0, "degree", "view zenith angle"),
+        "soil_brightness": CanopyParameter(0.3, 1.2, "1", "soil brightness factor", limits=(0.0, 2.0)),
+        "soil_dryness": CanopyParameter(0.0, 1.0, "1", "share of dry soil, the rest is wet", limits=(0.0, 1.0)),
+        "sun_zenith": CanopyParameter(20.0, 60.0, "degree", "solar zenith angle", limits=(0.0, 89.0)),
+        "view_zenith": CanopyParameter(0.0, 10.0, "degree", "view zenith angle", limits=(0.0, 89.0)),
         "relative_azimuth": CanopyParameter(0.0, 180.0, "degree", "azimuth between sun and observer"),
     }
 )
@@ -78,16 +68,6 @@ LEAF_PARAMETERS: Mapping[str, CanopyParameter] = MappingProxyType(
     {name: PARAMETERS[name] for name in list(PARAMETERS)[: list(PARAMETERS).index("lai")]}
 )
 """Those of the leaf alone: PROSPECT's parameters and the priors `simulate_prospect` draws from."""
-
-_LIMITS = {
-    "leaf_structure": (1.0, np.inf),
-    "leaf_angle": (0.0, 90.0),
-    "soil_brightness": (0.0, 2.0),
-    "soil_dryness": (0.0, 1.0),
-    "sun_zenith": (0.0, 89.0),
-    "view_zenith": (0.0, 89.0),
-}
-"""Smallest and largest value that the model takes; of the others, 0 and infinity."""
 
 
 def simulate_prosail(
@@ -101,31 +81,25 @@ def simulate_prosail(
 
     Parameters
     ----------
-    n_samples
-        How many canopies, at least 1.
-    priors
-        Other priors for some of `PARAMETERS`: (low, high), uniform and constant where both are equal; (low, high, mean,
-        std), normal and cut to the range; or a function of the drawn values, {name: (sample,)}, for a parameter that
-        follows others: `{"carotenoids": lambda drawn: 0.223 * drawn["chlorophyll"] + 1.0}`.
-    sensor
-        Bands to average to, as `cubes.resampling.resample` takes them: a cube with coordinates `wavelength` and `fwhm`,
-        a table of responses, or (centres, fwhm) in nm; Gaussians reach 1.5 FWHM to either side.  None keeps PROSAIL's
-        own 2101 wavelengths, 400 to 2500 nm.
-    seed
-        Of the Latin hypercube, which depends on nothing else but n_samples.
+    n_samples : how many canopies, at least 1.
+    priors : other priors for some of `PARAMETERS`: (low, high), uniform and constant where both are equal; (low, high,
+        mean, std), normal and cut to the range; or a function of the drawn values, {name: (sample,)}, for a parameter
+        that follows others: `{"carotenoids": lambda drawn: 0.223 * drawn["chlorophyll"] + 1.0}`.
+    sensor : bands to average to, as `cubes.resampling.resample` takes them: a cube with coordinates `wavelength` and
+        `fwhm`, a table of responses, or (centres, fwhm) in nm; Gaussians reach 1.5 FWHM to either side. None keeps
+        PROSAIL's own 2101 wavelengths, 400 to 2500 nm.
+    seed : of the Latin hypercube, which depends on nothing else but n_samples.
 
     Returns
     -------
     Dataset with `reflectance` (sample, band), the bidirectional reflectance factor, the sensor's coordinates (or
-    `wavelength` in nm), and all of `PARAMETERS` over sample, with units and long names.  No noise is added.
+    `wavelength` in nm), and all of `PARAMETERS` over sample, with units and long names. No noise is added.
 
     Raises
     ------
-    ImportError
-        If `prosail` is not installed.
-    ValueError
-        If an argument or a prior is out of range, a name is unknown, a band lies by more than 10 % outside 400 to 2500
-        nm, or the model has no finite value.
+    ImportError : `prosail` is not installed.
+    ValueError : an argument or a prior is out of range, a name is unknown, a band lies by more than 10 % outside 400 to
+        2500 nm, or the model has no finite value.
 
     Examples
     --------
@@ -133,28 +107,7 @@ def simulate_prosail(
     >>> canopies["reflectance"].shape, canopies["lai"].attrs["units"]
     ((3, 2), '1')
     """
-    if n_samples < 1:
-        raise ValueError(f"n_samples is {n_samples}; ask for at least 1 canopy")
-    target, weights = (None, None) if sensor is None else _bands(sensor)
-    values = _draw(n_samples, PARAMETERS, priors or {}, seed)
-    try:
-        from prosail import run_prosail
-    except ImportError as error:
-        raise ImportError("simulate_prosail needs the package prosail; pip install prosail") from error
-    spectra = np.empty((n_samples, _GRID_NM.size if weights is None else len(weights)))
-    for row, p in enumerate(zip(*values.values(), strict=True)):
-        structure, chl, car, ant, brown, water, dry, lai, angle, hotspot, bright, dryness, sun, view, azimuth = p
-        fine = run_prosail(
-            *(structure, chl, car, brown, water, dry, lai, angle, hotspot, sun, view, azimuth),
-            ant=ant,
-            prospect_version="D",
-            rsoil=bright,
-            psoil=dryness,
-        )
-        spectra[row] = fine if weights is None else weights @ fine
-    return _labelled(
-        {"reflectance": (spectra, reflectance_attrs())}, values, PARAMETERS, target, "PROSPECT-D and 4SAIL"
-    )
+    return _simulate(_CANOPY, n_samples, priors or {}, sensor, seed)
 
 
 def simulate_prospect(
@@ -168,14 +121,10 @@ def simulate_prospect(
 
     Parameters
     ----------
-    n_samples
-        How many leaves, at least 1.
-    priors
-        Other priors for some of `LEAF_PARAMETERS`, as `simulate_prosail` takes them.
-    sensor
-        Bands to average to, as `simulate_prosail` takes them; None keeps the 2101 wavelengths from 400 to 2500 nm.
-    seed
-        Of the Latin hypercube, which depends on nothing else but n_samples.
+    n_samples : how many leaves, at least 1.
+    priors : other priors for some of `LEAF_PARAMETERS`, as `simulate_prosail` takes them.
+    sensor : bands to average to, as `simulate_prosail` takes them; None keeps the 2101 wavelengths from 400 to 2500 nm.
+    seed : of the Latin hypercube, which depends on nothing else but n_samples.
 
     Returns
     -------
@@ -185,11 +134,9 @@ def simulate_prospect(
 
     Raises
     ------
-    ImportError
-        If `prosail` is not installed.
-    ValueError
-        If an argument or a prior is out of range, a name is unknown, a band lies by more than 10 % outside 400 to 2500
-        nm, or the model has no finite value.
+    ImportError : `prosail` is not installed.
+    ValueError : an argument or a prior is out of range, a name is unknown, a band lies by more than 10 % outside 400 to
+        2500 nm, or the model has no finite value.
 
     Examples
     --------
@@ -197,49 +144,90 @@ def simulate_prospect(
     >>> bool((leaves["reflectance"] + leaves["transmittance"] < 1.0).all())
     True
     """
-    if n_samples < 1:
-        raise ValueError(f"n_samples is {n_samples}; ask for at least 1 leaf")
+    return _simulate(_LEAF, n_samples, priors or {}, sensor, seed)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A model of the `prosail` package: its parameters, the spectra that it gives, and how to run it once."""
+
+    simulator: str
+    source: str
+    sample: str
+    parameters: Mapping[str, CanopyParameter]
+    spectra: Mapping[str, dict[str, str]]
+    run: Callable[..., tuple[FloatArray, ...]]
+
+
+def _run_prosail(prosail: Any, *drawn: float) -> tuple[FloatArray, ...]:
+    structure, chl, car, ant, brown, water, dry, lai, angle, hotspot, bright, dryness, sun, view, azimuth = drawn
+    reflectance = prosail.run_prosail(
+        *(structure, chl, car, brown, water, dry, lai, angle, hotspot, sun, view, azimuth),
+        ant=ant,
+        prospect_version="D",
+        rsoil=bright,
+        psoil=dryness,
+    )
+    return (reflectance,)
+
+
+def _run_prospect(prosail: Any, *drawn: float) -> tuple[FloatArray, ...]:
+    structure, chl, car, ant, brown, water, dry = drawn
+    _, *sides = prosail.run_prospect(structure, chl, car, brown, water, dry, ant=ant, prospect_version="D")
+    return tuple(sides)
+
+
+_CANOPY = _Model(
+    "simulate_prosail",
+    "PROSPECT-D and 4SAIL by prosail",
+    "canopy",
+    PARAMETERS,
+    {"reflectance": reflectance_attrs()},
+    _run_prosail,
+)
+_LEAF = _Model(
+    "simulate_prospect",
+    "PROSPECT-D by prosail",
+    "leaf",
+    LEAF_PARAMETERS,
+    {
+        side: {"units": "1", "long_name": f"leaf directional-hemispherical {side}"}
+        for side in ("reflectance", "transmittance")
+    },
+    _run_prospect,
+)
+
+
+def _simulate(model: _Model, n: int, priors: Mapping[str, Prior], sensor: Any, seed: int) -> xr.Dataset:
+    if n < 1:
+        raise ValueError(f"n_samples is {n}; ask for at least 1 {model.sample}")
     target, weights = (None, None) if sensor is None else _bands(sensor)
-    values = _draw(n_samples, LEAF_PARAMETERS, priors or {}, seed)
+    values = _draw(n, model.parameters, priors, seed)
     try:
-        from prosail import run_prospect
+        import prosail
     except ImportError as error:
-        raise ImportError("simulate_prospect needs the package prosail; pip install prosail") from error
-    spectra = np.empty((2, n_samples, _GRID_NM.size if weights is None else len(weights)))
-    for row, (structure, chl, car, ant, brown, water, dry) in enumerate(zip(*values.values(), strict=True)):
-        _, *fine = run_prospect(structure, chl, car, brown, water, dry, ant=ant, prospect_version="D")
-        for side, of_leaf in enumerate(fine):
-            spectra[side, row] = of_leaf if weights is None else weights @ of_leaf
-    sides = {
-        "reflectance": (spectra[0], {"units": "1", "long_name": "leaf directional-hemispherical reflectance"}),
-        "transmittance": (spectra[1], {"units": "1", "long_name": "leaf directional-hemispherical transmittance"}),
-    }
-    return _labelled(sides, values, LEAF_PARAMETERS, target, "PROSPECT-D")
-
-
-def _labelled(
-    spectra: Mapping[str, tuple[FloatArray, dict[str, str]]],
-    values: Mapping[str, FloatArray],
-    parameters: Mapping[str, CanopyParameter],
-    target: Sensor | None,
-    model: str,
-) -> xr.Dataset:
-    for side, (array, _) in spectra.items():
-        bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+        raise ImportError(f"{model.simulator} needs the package prosail; pip install prosail") from error
+    spectra = np.empty((len(model.spectra), n, _GRID_NM.size if weights is None else len(weights)))
+    for row, drawn in enumerate(zip(*values.values(), strict=True)):
+        for number, fine in enumerate(model.run(prosail, *drawn)):
+            spectra[number, row] = fine if weights is None else weights @ fine
+    for name, side in zip(model.spectra, spectra, strict=True):
+        bad = np.flatnonzero(~np.isfinite(side).all(axis=1))
         if bad.size:
             zero = ", ".join(name for name, value in values.items() if value[bad[0]] == 0.0) or "nothing"
             raise ValueError(
-                f"prosail gives no finite {side} for {bad.size} of {len(array)} draws, the first with zero {zero}: it "
+                f"prosail gives no finite {name} for {bad.size} of {n} draws, the first with zero {zero}: it "
                 "has none where leaves absorb nothing; give leaf_water or dry_matter a prior above 0"
             )
     dim = "wavelength" if target is None else target.dim
+    of_spectra = zip(model.spectra.items(), spectra, strict=True)
     return xr.Dataset(
         {
-            **{name: (("sample", dim), array, attrs) for name, (array, attrs) in spectra.items()},
-            **{name: ("sample", value, parameters[name].attrs) for name, value in values.items()},
+            **{name: (("sample", dim), side, attrs) for (name, attrs), side in of_spectra},
+            **{name: ("sample", value, model.parameters[name].attrs) for name, value in values.items()},
         },
         coords={dim: (dim, _GRID_NM, wavelength_attrs())} if target is None else target.coords,
-        attrs={"source": f"{model} by prosail"},
+        attrs={"source": model.source},
     )
 
 
@@ -276,7 +264,7 @@ def _draw(
     for name, follow in followers.items():
         values[name] = _followed(name, follow, free, n)
     for name, value in values.items():
-        low, high = _LIMITS.get(name, (0.0, np.inf))
+        low, high = parameters[name].limits
         outside = ~((value >= low) & (value <= high) & np.isfinite(value))
         if outside.any():
             raise ValueError(
@@ -291,14 +279,14 @@ def _followed(
 ) -> FloatArray:
     """What a function makes of the drawn values, (n,)."""
     try:
-        found = np.asarray(follow(free), dtype=np.float64)
+        values = np.asarray(follow(free), dtype=np.float64)
     except KeyError as error:
         raise ValueError(
             f"the prior of {name} asks for {error.args[0]!r}; functions are given {', '.join(free)}"
         ) from error
-    if found.shape not in ((), (n,)):
-        raise ValueError(f"the prior of {name} gives shape {found.shape} for {n} draws; give one value a draw")
-    return np.broadcast_to(found, (n,)).copy()
+    if values.shape not in ((), (n,)):
+        raise ValueError(f"the prior of {name} gives shape {values.shape} for {n} draws; give one value a draw")
+    return np.broadcast_to(values, (n,)).copy()
 
 
 def _with_prior(name: str, parameter: CanopyParameter, prior: tuple[float, ...]) -> CanopyParameter:

@@ -1,18 +1,13 @@
-"""Macroscopic roughness of a surface made of tilted facets: Hapke (1984, Icarus 59, 41).
-
-Imports NumPy only.
-"""
+"""Macroscopic roughness of a surface made of tilted facets: Hapke (1984, Icarus 59, 41)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .geometry import Geometry
-
-FloatArray = NDArray[np.float64]
+from .geometry import FloatArray, Geometry, refuse
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +31,9 @@ def roughen(geometry: Geometry, mean_slope: ArrayLike) -> Roughness:
 
     Parameters
     ----------
-    geometry
-        Directions.
-    mean_slope
-        Mean slope angle theta-bar of the facets in degrees, 0 (smooth) to below 90, any shape that broadcasts with
-        the geometry.  The theory is first order in it: meant for about 40 at most.
+    geometry : directions.
+    mean_slope : mean slope angle theta-bar of the facets in degrees, 0 (smooth) to below 90, any shape that broadcasts
+        with the geometry. The theory is first order in it: meant for about 40 at most.
 
     Returns
     -------
@@ -48,8 +41,7 @@ def roughen(geometry: Geometry, mean_slope: ArrayLike) -> Roughness:
 
     Raises
     ------
-    ValueError
-        If a slope is outside 0 to below 90.
+    ValueError : a slope is outside 0 to below 90.
 
     Examples
     --------
@@ -59,8 +51,7 @@ def roughen(geometry: Geometry, mean_slope: ArrayLike) -> Roughness:
     """
     slope = np.asarray(mean_slope, dtype=np.float64)
     outside = (slope < 0.0) | (slope >= 90.0)
-    if outside.any():
-        raise ValueError(f"theta_bar is {slope[outside].flat[0]:g} degrees; it must be within 0 to below 90")
+    refuse(slope, outside, "theta_bar is {:g} degrees; it must be within 0 to below 90")
     tan_slope = np.tan(np.radians(slope))
     shrink = 1.0 / np.sqrt(1.0 + np.pi * tan_slope**2)
     i, e, psi = np.radians([geometry.incidence, geometry.emergence, geometry.azimuth])

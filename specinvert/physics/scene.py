@@ -2,7 +2,7 @@
 
 Every spectrum comes from `mixing.mixture_reflectance`; this module only paints the parameter maps
 (snow fields, dunes, a crater with a frozen lake, drifting haze), then adds what spoils real images: noise,
-pixels without data, detector columns with dead bands, saturated bands.  Imports xarray, SciPy and rioxarray.
+pixels without data, detector columns with dead bands, saturated bands.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 import rioxarray  # noqa: F401  (registers the .rio accessor)
 import xarray as xr
 from affine import Affine
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.ndimage import gaussian_filter
 
+from .geometry import FloatArray
 from .mixing import PARAMETERS, default_wavelengths, mixture_reflectance, reflectance_attrs, wavelength_attrs
 
-FloatArray = NDArray[np.float64]
 Labelled = TypeVar("Labelled", xr.DataArray, xr.Dataset)
 
 CRS = "EPSG:32633"
@@ -63,27 +63,20 @@ def make_scene(
 
     Parameters
     ----------
-    shape
-        Rows and columns, each at least 8; pixels are 30 m wide.
-    wavelength
-        Band centres in nm, shape (band,); by default `mixing.default_wavelengths()`.
-    noise
-        Standard deviation of the white noise added to the reflectance, at least 0.
-    seed
-        Of the layout and the noise; the same seed gives the same scene.
+    shape : rows and columns, each at least 8; pixels are 30 m wide.
+    wavelength : band centres in nm, shape (band,); by default `mixing.default_wavelengths()`.
+    noise : standard deviation of the white noise added to the reflectance, at least 0.
+    seed : of the layout and the noise; the same seed gives the same scene.
 
     Returns
     -------
-    cube
-        `reflectance` (y, x, wavelength), float32, in a UTM projection.  About 7 % of the pixels are NaN in
-        all bands, about 2 % in some.
-    truth
-        Dataset (y, x) of the parameters of every pixel, the nuisance included, also where the cube is NaN.
+    cube : `reflectance` (y, x, wavelength), float32, in a UTM projection. About 7 % of the pixels are NaN in all bands,
+        about 2 % in some.
+    truth : Dataset (y, x) of the parameters of every pixel, the nuisance included, also where the cube is NaN.
 
     Raises
     ------
-    ValueError
-        If a side is below 8 pixels, noise is negative, or a wavelength is outside the simulator's range.
+    ValueError : a side is below 8 pixels, noise is negative, or a wavelength is outside the simulator's range.
 
     Examples
     --------

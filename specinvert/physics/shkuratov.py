@@ -1,8 +1,8 @@
 """Albedo of a powder from optical constants, and photometric functions, after Shkuratov.
 
 The albedo model is Shkuratov, Starukhina, Hoffmann & Arnold (1999, Icarus 137, 235): geometrical optics of one grain
-in one dimension, and a layered medium of such grains.  The photometric function is that of Shkuratov et al. (2011,
-Planetary and Space Science 59, 1326).  Imports NumPy only.
+in one dimension, and a layered medium of such grains. The photometric function is that of Shkuratov et al. (2011,
+Planetary and Space Science 59, 1326).
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .geometry import Geometry
-
-FloatArray = NDArray[np.float64]
+from .geometry import FloatArray, Geometry, refuse
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,24 +41,19 @@ def shkuratov_albedo(
 
     Parameters
     ----------
-    n, k
-        Real and imaginary refractive index of the grains; n above 1, k at least 0 and small against n.
-    grain_size
-        Mean path of light through a grain, S, in um, above 0.
-    wavelength
-        In nm, above 0.
-    filling
-        q, share of the volume that grains fill, above 0 to 1: one minus the porosity.
+    n, k : real and imaginary refractive index of the grains; n above 1, k at least 0 and small against n.
+    grain_size : mean path of light through a grain, S, in um, above 0.
+    wavelength : in nm, above 0.
+    filling : q, share of the volume that grains fill, above 0 to 1: one minus the porosity.
 
     Returns
     -------
-    Albedo in 0..1, of the broadcast shape of the arguments.  It stands for the brightness at a phase angle of about 30
+    Albedo in 0..1, of the broadcast shape of the arguments. It stands for the brightness at a phase angle of about 30
     degrees, not for a hemispherical albedo.
 
     Raises
     ------
-    ValueError
-        If an argument is outside its range.
+    ValueError : an argument is outside its range.
 
     Examples
     --------
@@ -69,8 +62,7 @@ def shkuratov_albedo(
     """
     n, size, lam, q = _checked(n, grain_size, wavelength, filling)
     k = np.asarray(k, dtype=np.float64)
-    if (k < 0.0).any():
-        raise ValueError(f"k is {k[k < 0].flat[0]:g}; it must be at least 0")
+    refuse(k, k < 0.0, "k is {:g}; it must be at least 0")
     s = _Surface.of(n)
     tau = 4.0 * np.pi * k * size / (lam / 1000.0)
     again = 0.5 * s.into * s.out * s.inside * np.exp(-2.0 * tau) / (1.0 - s.inside * np.exp(-tau))
@@ -87,10 +79,8 @@ def shkuratov_k(
 
     Parameters
     ----------
-    albedo
-        Above 0 to 1.
-    n, grain_size, wavelength, filling
-        As in `shkuratov_albedo`.
+    albedo : above 0 to 1.
+    n, grain_size, wavelength, filling : as in `shkuratov_albedo`.
 
     Returns
     -------
@@ -99,8 +89,7 @@ def shkuratov_k(
 
     Raises
     ------
-    ValueError
-        If an argument is outside its range.
+    ValueError : an argument is outside its range.
 
     Examples
     --------
@@ -109,9 +98,7 @@ def shkuratov_k(
     """
     n, size, lam, q = _checked(n, grain_size, wavelength, filling)
     bright = np.asarray(albedo, dtype=np.float64)
-    outside = (bright <= 0.0) | (bright > 1.0)
-    if outside.any():
-        raise ValueError(f"albedo is {bright[outside].flat[0]:g}; it must be above 0 and at most 1")
+    refuse(bright, (bright <= 0.0) | (bright > 1.0), "albedo is {:g}; it must be above 0 and at most 1")
     s = _Surface.of(n)
     y = (1.0 - bright) ** 2 / (2.0 * bright)
     a = s.into * s.out * (y * s.inside + q * s.into)
@@ -141,14 +128,10 @@ def shkuratov_reflectance(
 
     Parameters
     ----------
-    albedo
-        A, the reflectance factor at i = e = 0, at least 0.
-    geometry
-        Directions.
-    slope
-        nu, the roughness of the disk function.
-    mu1, mu2, m
-        Slopes of two exponentials of the phase angle, 1/rad, and the weight of the second, at least 0.
+    albedo : a, the reflectance factor at i = e = 0, at least 0.
+    geometry : directions.
+    slope : nu, the roughness of the disk function.
+    mu1, mu2, m : slopes of two exponentials of the phase angle, 1/rad, and the weight of the second, at least 0.
 
     Returns
     -------
@@ -156,8 +139,7 @@ def shkuratov_reflectance(
 
     Raises
     ------
-    ValueError
-        If an albedo or a weight is negative.
+    ValueError : an albedo or a weight is negative.
 
     Examples
     --------
@@ -165,9 +147,8 @@ def shkuratov_reflectance(
     0.3
     """
     bright, m = np.asarray(albedo, dtype=np.float64), np.asarray(m, dtype=np.float64)
-    for name, value in (("albedo", bright), ("m", m)):
-        if (value < 0.0).any():
-            raise ValueError(f"{name} is {value[value < 0].flat[0]:g}; it must be at least 0")
+    refuse(bright, bright < 0.0, "albedo is {:g}; it must be at least 0")
+    refuse(m, m < 0.0, "m is {:g}; it must be at least 0")
     g = np.radians(geometry.phase_angle)
     longitude, cos_latitude = _photometric(geometry)
     surge = (np.exp(-np.asarray(mu1) * g) + m * np.exp(-np.asarray(mu2) * g)) / (1.0 + m)
@@ -191,12 +172,8 @@ def _checked(
     n: ArrayLike, grain_size: ArrayLike, wavelength: ArrayLike, filling: ArrayLike
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     index, size, lam, q = (np.asarray(value, dtype=np.float64) for value in (n, grain_size, wavelength, filling))
-    for name, value, wrong, rule in (
-        ("n", index, index <= 1.0, "above 1"),
-        ("grain_size", size, size <= 0.0, "above 0 um"),
-        ("wavelength", lam, lam <= 0.0, "above 0 nm"),
-        ("filling", q, (q <= 0.0) | (q > 1.0), "above 0 and at most 1"),
-    ):
-        if wrong.any():
-            raise ValueError(f"{name} is {value[wrong].flat[0]:g}; it must be {rule}")
+    refuse(index, index <= 1.0, "n is {:g}; it must be above 1")
+    refuse(size, size <= 0.0, "grain_size is {:g}; it must be above 0 um")
+    refuse(lam, lam <= 0.0, "wavelength is {:g}; it must be above 0 nm")
+    refuse(q, (q <= 0.0) | (q > 1.0), "filling is {:g}; it must be above 0 and at most 1")
     return index, size, lam, q

@@ -30,6 +30,7 @@ WITH_EXAMPLES = sorted(path for path in PACKAGE.rglob("*.py") if ">>> " in path.
 NEEDED = {"prosail_model": "prosail"}
 """Packages beyond the required ones that the examples of a module use."""
 SHARED = {
+    "specinvert.physics.geometry": ["refuse"],
     "specinvert.physics.mixing": ["with_ranges"],
     "specinvert.gllim": ["LEAST_HELD_OUT", "held_out_tails", "level_with_noise"],
     "specinvert.scores": [

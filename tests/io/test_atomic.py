@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import rioxarray  # noqa: F401  (registers .rio)
 import xarray as xr
+from xarray.backends import NetCDF4DataStore
 
 from files import maps_of
-from specinvert.io.atomic import atomic_path
+from specinvert.io.atomic import NETCDF_LOCK, atomic_path
 from specinvert.io.writing.writers import save_maps
 
 pytestmark = pytest.mark.filterwarnings(
@@ -41,9 +42,7 @@ def test_a_computation_that_fails_leaves_what_was_there(tmp_path, name, earlier)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize(
-    ("name", "writer"), [("maps.nc", "xarray.backends.NetCDF4DataStore.open"), ("maps.tif", "rasterio.open")]
-)
+@pytest.mark.parametrize(("name", "writer"), [("maps.nc", "netCDF4.Dataset"), ("maps.tif", "rasterio.open")])
 def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch, name, writer, lazy):
     def interrupted(path, *args, **kwargs):
         path.write_bytes(b"half")
@@ -53,6 +52,15 @@ def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch, name,
     with pytest.raises(KeyboardInterrupt):
         save_maps(maps_of(lazy=lazy), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_netcdf_library_is_called_under_the_lock_that_xarray_reads_under(tmp_path):
+    save_maps(maps_of(), tmp_path / "maps.nc")
+    store = NetCDF4DataStore.open(tmp_path / "maps.nc")
+    assert store.lock is NETCDF_LOCK
+    store.close()
+    with NETCDF_LOCK:
+        assert NETCDF_LOCK.locked()
 
 
 def test_a_flag_file_that_fails_takes_the_maps_with_it(tmp_path):

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from specinvert.physics import brdf as brdf_module
-from specinvert.physics.brdf import brdf, simulate_brdf
+from specinvert.physics import hapke
 from specinvert.physics.geometry import Geometry
-from specinvert.physics.hapke import QUANTITIES, VARIANTS, h_1981, h_1993, h_2002, h_exact, hapke_reflectance
+from specinvert.physics.hapke import (
+    QUANTITIES,
+    VARIANTS,
+    brdf,
+    h_1981,
+    h_1993,
+    h_2002,
+    h_exact,
+    hapke_reflectance,
+    simulate_brdf,
+)
 from specinvert.physics.phase import HenyeyGreenstein, Legendre, opposition_surge
 from specinvert.physics.roughness import roughen
 
@@ -245,14 +254,14 @@ def test_a_simulated_brdf_is_labelled_seeded_and_the_model_of_its_parameters():
     assert data.theta_bar.attrs == {"units": "degree", "long_name": "mean slope angle"}
     assert (data.b0 == 0.5).all()
     np.testing.assert_array_equal(data.incidence, ANGLES[:, 0])
-    parameters = {name: data[name].values for name in brdf_module.PARAMETERS}
+    parameters = {name: data[name].values for name in hapke.PARAMETERS}
     np.testing.assert_array_equal(data.reflectance, brdf(parameters, GEOMETRY, variant="1993"))
     assert data.identical(simulate_brdf(50, GEOMETRY, ranges={"b0": (0.5, 0.5)}, variant="1993", seed=4))
 
 
 def test_blocks_do_not_change_a_simulated_brdf(monkeypatch):
     whole = simulate_brdf(20, GEOMETRY, variant="1993")
-    monkeypatch.setattr(brdf_module, "_BLOCK", 7)
+    monkeypatch.setattr(hapke, "_BLOCK", 7)
     np.testing.assert_allclose(simulate_brdf(20, GEOMETRY, variant="1993").reflectance, whole.reflectance, rtol=1e-12)
 
 
@@ -273,6 +282,4 @@ def test_agreement_with_xllim(theirs, ours):
 
 
 def test_the_documented_variants_are_those_there_are():
-    from specinvert.physics import hapke
-
     assert re.findall(r'^\| "(\w+)"', hapke.__doc__, re.MULTILINE) == list(VARIANTS)

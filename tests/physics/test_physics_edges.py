@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specinvert.physics.brdf import brdf, simulate_brdf
 from specinvert.physics.geometry import Geometry
-from specinvert.physics.hapke import VARIANTS, hapke_reflectance
+from specinvert.physics.hapke import VARIANTS, brdf, hapke_reflectance, simulate_brdf
 from specinvert.physics.mixing import simulate_mixtures
 from specinvert.physics.optics import areal_mixture, fresnel_averages, grain_albedo, intimate_mixture, optical_constants
 from specinvert.physics.phase import HenyeyGreenstein

@@ -10,9 +10,8 @@ import numpy as np
 import xarray as xr
 from affine import Affine
 
-from ...cubes import is_unknown
+from ...cubes import describe_bands, is_unknown
 from .lazy import Chunks, chunk_cube
-from .metadata import checked
 
 STORED = "stored"
 """Key of a cube's `encoding` that tells in words how its numbers are stored."""
@@ -48,6 +47,22 @@ def _span(values: Sequence[float]) -> str:
     return f"{low:.7g}" if low == high or np.isnan(low) else f"({low:.7g} to {high:.7g})"
 
 
+def checked(cube: xr.DataArray, path: Path, dim: str = "wavelength") -> xr.DataArray:
+    """The cube, where its wavelengths along `dim` make sense.
+
+    Raises
+    ------
+    ValueError : wavelengths are missing, repeated, or in no unit of length; the message names the file.
+    """
+    try:
+        describe_bands(cube, dim)
+    except ValueError as error:
+        wrong = str(error).partition("; drop ")[0]
+        remedy = "" if wrong == str(error) else "; correct the metadata, or write the file without these bands"
+        raise ValueError(f"{path}: {wrong}{remedy}") from error
+    return cube
+
+
 def with_bands(
     cube: xr.DataArray,
     wavelength: np.ndarray,
@@ -77,13 +92,30 @@ def with_bands(
             raise ValueError(
                 f"{path}: {np.size(values)} {what} for {size} bands; the file contradicts itself, get it anew"
             )
-    attrs = {} if is_unknown(unit) else {"units": str(unit)}
-    coords = {"wavelength": ("wavelength", np.asarray(wavelength), {"long_name": "wavelength"} | attrs)}
-    if fwhm is not None:
-        coords["fwhm"] = ("wavelength", np.asarray(fwhm), {"long_name": "full width at half maximum"} | attrs)
-    if good is not None:
-        coords["good"] = ("wavelength", np.asarray(good) != 0, {"long_name": "band not listed as bad"})
-    return checked(cube.assign_coords(coords), path)
+    return checked(cube.assign_coords(band_coords("wavelength", unit, wavelength, fwhm, good)), path)
+
+
+def band_coords(
+    dim: str,
+    unit: str | None = None,
+    wavelength: np.ndarray | None = None,
+    fwhm: np.ndarray | None = None,
+    good: np.ndarray | None = None,
+) -> dict[str, tuple[str, np.ndarray, dict[str, str]]]:
+    """Coordinates along a band dimension of what is known of its bands, as :func:`with_bands` takes it."""
+    units = {} if is_unknown(unit) else {"units": str(unit)}
+    named = {
+        "wavelength": (wavelength, {"long_name": "wavelength"} | units),
+        "fwhm": (fwhm, {"long_name": "full width at half maximum"} | units),
+        "good": (None if good is None else np.asarray(good) != 0, {"long_name": "band not listed as bad"}),
+    }
+    return {name: (dim, np.asarray(values), attrs) for name, (values, attrs) in named.items() if values is not None}
+
+
+def require_no_variable(variable: str | None, path: Path, holds: str) -> None:
+    """Raise ValueError where a variable is to be chosen from a file that `holds` but one thing, in words."""
+    if variable is not None:
+        raise ValueError(f"{path}: variable={variable!r} is for netCDF files; {holds}")
 
 
 def with_geolocation(cube: xr.DataArray, latitude: xr.DataArray, longitude: xr.DataArray, path: Path) -> xr.DataArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import dask
@@ -64,7 +63,7 @@ def _of_dataset(path: Path) -> list[str]:
         if bands and array.ndim > 1:
             lines.append(f"    stored as {stored_as(array)}")
             read = named_errors(array, str(path))
-            bands += _values(read, partial(_unread, read))
+            bands += _values(read)
         lines += bands
     if len(data.data_vars) > _SHOWN:
         lines.append(f"  and {len(data.data_vars) - _SHOWN} more variables")
@@ -74,17 +73,12 @@ def _of_dataset(path: Path) -> list[str]:
 
 def _origin(data: xr.Dataset) -> list[str]:
     """What made a Dataset, such as maps: source, training ranges and the last lines of the history."""
-    lines = [
-        f"  {key.replace('_', ' ')} {data.attrs[key]}" for key in ("source", "training_ranges") if key in data.attrs
-    ]
+    told = [key for key in ("source", "training_ranges") if key in data.attrs]
+    lines = [f"  {key.replace('_', ' ')} {data.attrs[key]}" for key in told]
     history = str(data.attrs.get("history", "")).splitlines()
     if len(history) > _HISTORY:
         lines.append(f"  {len(history) - _HISTORY} earlier lines of history")
     return lines + [f"  history {line}" for line in history[-_HISTORY:]]
-
-
-def _unread(array: xr.DataArray, chunks: Chunks) -> xr.DataArray:
-    return array
 
 
 def _sizes(sizes: object) -> str:
@@ -143,7 +137,7 @@ def _runs(values: np.ndarray, good: np.ndarray) -> list[str]:
     return [*shown, "..."] if len(runs) > _SHOWN else shown
 
 
-def _values(cube: xr.DataArray, reopen: _Open) -> list[str]:
+def _values(cube: xr.DataArray, reopen: _Open | None = None) -> list[str]:
     """Which share of the values is missing, and the range of the others; of the whole cube, or of some windows."""
     if not cube.size:
         return []
@@ -156,7 +150,7 @@ def _values(cube: xr.DataArray, reopen: _Open) -> list[str]:
     return [f"    {1 - there.size / held.size:.1%} of the values missing{of}{span}"]
 
 
-def _windows(cube: xr.DataArray, reopen: _Open) -> Iterator[xr.DataArray]:
+def _windows(cube: xr.DataArray, reopen: _Open | None) -> Iterator[xr.DataArray]:
     """Parts of the cube in small blocks, spread over its diagonal."""
     try:
         whole = {find_band_dim(cube)}
@@ -164,7 +158,7 @@ def _windows(cube: xr.DataArray, reopen: _Open) -> Iterator[xr.DataArray]:
         whole = {"band"}
     pixels = [dim for dim in cube.dims if dim not in whole]
     side = max(1, round(_WINDOW_PIXELS ** (1 / max(len(pixels), 1))))
-    fine = reopen({str(dim): side for dim in pixels})
+    fine = cube if reopen is None else reopen({str(dim): side for dim in pixels})
     for share in np.linspace(0.0, 1.0, _WINDOWS):
         corner = {dim: int(share * max(0, cube.sizes[dim] - 1)) // side * side for dim in pixels}
         yield fine.isel({dim: slice(start, start + side) for dim, start in corner.items()})

@@ -1,23 +1,30 @@
-"""Arrays that stay in their file until a window of them is wanted.
+"""Arrays that stay in their file until a window of them is wanted, and how they are cut into dask blocks.
 
-How a cube read from a file is cut into dask blocks: bands whole, blocks aligned with those of the file."""
+xarray's documentation names `xarray.core.indexing`, and dask's `dask.array.core.normalize_chunks`, for this use.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 from zlib import error as ZlibError
 
 import numpy as np
 import xarray as xr
 from dask.array.core import normalize_chunks
-from dask.base import tokenize
+from dask.tokenize import tokenize
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
 Key = tuple[int | slice, ...]
+Read = Callable[[tuple[slice, ...]], np.ndarray]
+
+
+def file_variable(dims: tuple[str, ...], shape: tuple[int, ...], dtype: np.dtype, read: Read) -> xr.Variable:
+    """A variable that `read` takes from a file, as :class:`FileArray` says, when its values are wanted."""
+    return xr.Variable(dims, indexing.LazilyIndexedArray(FileArray(shape, dtype, read)))
 
 
 class FileArray(BackendArray):
@@ -30,7 +37,7 @@ class FileArray(BackendArray):
     read : takes one slice of step 1 for each axis, and returns these values.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, read: Callable[[tuple[slice, ...]], np.ndarray]):
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, read: Read):
         self.shape = shape
         self.dtype = dtype
         self._read = read
@@ -80,18 +87,10 @@ def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr
     array = named_errors(array, path)
     if chunks is None:
         return array.load()
-    if isinstance(chunks, Mapping):
-        unknown = [name for name in chunks if name not in array.dims]
-        if unknown:
-            raise ValueError(f"chunks= names {unknown}, but the dimensions are {list(map(str, array.dims))}")
-        wanted = tuple(chunks.get(str(dim), -1) for dim in array.dims)
-    elif chunks == "auto":
-        wanted = tuple(-1 if dim == whole or not array.size else "auto" for dim in array.dims)
-    else:
-        raise ValueError(f"chunks={chunks!r} is not understood; use 'auto', a dict such as {{'y': 100}}, or None")
     stored = array.encoding.get("preferred_chunks", {})
+    wanted = wanted_blocks(chunks, tuple(map(str, array.dims)), whole)
     blocks = normalize_chunks(
-        wanted,
+        tuple(-1 if part == "auto" and not array.size else part for part in wanted),
         shape=array.shape,
         dtype=np.result_type(array.dtype, np.float32),
         previous_chunks=tuple(stored.get(dim, size) for dim, size in array.sizes.items()),
@@ -99,6 +98,18 @@ def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr
     token = tokenize(path, os.stat(path).st_mtime_ns, array.name, blocks)
     data = array.variable.chunk(dict(zip(array.dims, blocks, strict=True)), name=f"open_cube-{token}")
     return array.copy(data=data.data)
+
+
+def wanted_blocks(chunks: Chunks, dims: tuple[str, ...], whole: str) -> tuple[Any, ...]:
+    """Block lengths along each dimension as dask takes them, raised as :func:`chunk_cube` does."""
+    if isinstance(chunks, Mapping):
+        unknown = [name for name in chunks if name not in dims]
+        if unknown:
+            raise ValueError(f"chunks= names {unknown}, but the dimensions are {list(dims)}")
+        return tuple(chunks.get(dim, -1) for dim in dims)
+    if chunks != "auto":
+        raise ValueError(f"chunks={chunks!r} is not understood; use 'auto', a dict such as {{'y': 100}}, or None")
+    return tuple(-1 if dim == whole else "auto" for dim in dims)
 
 
 def named_errors(array: xr.DataArray, path: str) -> xr.DataArray:

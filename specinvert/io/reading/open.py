@@ -1,22 +1,20 @@
-"""`open_cube`: one call for every kind of image file, one convention for what comes out.
-
-Opens Datasets of labelled spectra: training sets, test sets, maps, from netCDF, Zarr and tables of spectra."""
+"""`open_cube`: one call for every kind of image file; `open_dataset`: labelled spectra and maps as Datasets."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
 
 import xarray as xr
 
 from ...cubes import find_band_dim
+from .convention import checked
+from .files import clear_errors, first_bytes
 from .lazy import Chunks
-from .metadata import engine_options, is_zarr
 from .products import Reader, find_reader, match_reader
-from .spectra_table import SUFFIXES, read_spectra_table
 
 HEAD_BYTES = 4096
+IN_MEMORY_BYTES = 2_000_000_000
 
 
 def open_cube(
@@ -78,8 +76,6 @@ def open_cube(
     cube = chosen.open(file, chunks, variable)
     if not isinstance(cube, xr.DataArray):
         raise TypeError(f"{file}: reader {chosen.name!r} returned {type(cube).__name__}; it must return a DataArray")
-    from .metadata import checked
-
     try:
         dim = find_band_dim(cube)
     except ValueError:
@@ -108,20 +104,16 @@ def choose_reader(path: str | os.PathLike[str], name: str | None = None) -> tupl
 def _read_head(file: Path) -> bytes:
     if not file.exists():
         raise FileNotFoundError(f"{file}: no such file")
-    try:
-        if file.is_dir():
+    if file.is_dir():
+        try:
             os.listdir(file)
-            return b""
-        with file.open("rb") as opened:
-            head = opened.read(HEAD_BYTES)
-    except PermissionError as error:
-        raise PermissionError(f"{file}: no permission to read this {'folder' if file.is_dir() else 'file'}") from error
+        except PermissionError as error:
+            raise PermissionError(f"{file}: no permission to read this folder") from error
+        return b""
+    head = first_bytes(file, HEAD_BYTES)
     if not head:
         raise ValueError(f"{file}: the file is empty (0 bytes); check how it was written or copied")
     return head
-
-
-IN_MEMORY_BYTES = 2_000_000_000
 
 
 def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:
@@ -129,38 +121,26 @@ def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:
 
     A table of spectra (.csv, .tsv, .txt) gives `reflectance` (sample, wavelength), a variable for each other
     column of numbers, and coordinates along `sample` for columns of text; see
-    :func:`specinvert.io.reading.spectra_table.read_spectra_table`.
+    :func:`specinvert.io.reading.products.csv.read_spectra_table`.
 
     Raises
     ------
     FileNotFoundError : no such file. PermissionError : it may not be read.
     ValueError : truncated, or neither netCDF nor a table with columns named by wavelength.
     """
-    shown = os.fspath(path)
-    if not Path(path).exists():
-        raise FileNotFoundError(f"{shown}: no such file")
-    if Path(path).suffix.lower() in SUFFIXES:
-        return _open_table(Path(path))
-    try:
-        engine: Literal["zarr", "netcdf4"] = "zarr" if is_zarr(Path(path)) else "netcdf4"
-        dataset = xr.open_dataset(
-            path, engine=engine, decode_coords="all", decode_timedelta=False, chunks={}, **engine_options(engine)
-        )
-        if dataset.nbytes <= IN_MEMORY_BYTES:
-            with dataset:
-                return dataset.load()
+    from .products.csv import SUFFIXES, read_spectra_table
+    from .products.netcdf import open_group
+
+    file = Path(path)
+    if not file.exists():
+        raise FileNotFoundError(f"{file}: no such file")
+    if file.suffix.lower() in SUFFIXES:
+        table = read_spectra_table(file)
+        own = [name for name, column in table.coords.items() if column.dims == ("sample",) and name != "sample"]
+        return table.reset_coords([name for name in own if table[name].dtype.kind in "iuf"])
+    dataset = open_group(file, decode_coords="all", chunks={})
+    if dataset.nbytes > IN_MEMORY_BYTES:
         return dataset
-    except PermissionError:
-        raise
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{shown}: not a readable netCDF file (truncated, or of another kind): {error}") from None
-
-
-def _open_table(path: Path) -> xr.Dataset:
-    table = read_spectra_table(path)
-    numbers = [
-        name
-        for name, column in table.coords.items()
-        if column.dims == ("sample",) and name != "sample" and column.dtype.kind in "iuf"
-    ]
-    return table.reset_coords(numbers)
+    told = "its values cannot be read, damaged or truncated ({}); copy it again"
+    with dataset, clear_errors(file, told, OSError, RuntimeError, ValueError):
+        return dataset.load()

@@ -14,8 +14,6 @@ from ...cubes import Lookup, resample_swath
 from .convention import Data, georeferenced
 from .products.emit import read_lookup
 
-__all__ = ["Lookup", "orthorectify", "read_lookup"]
-
 _NAME = "values to orthorectify"
 
 

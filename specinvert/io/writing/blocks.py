@@ -74,6 +74,12 @@ def block_layout(maps: xr.Dataset) -> dict[Hashable, tuple[int, ...]] | None:
     return layout
 
 
+def block_place(chunks: tuple[tuple[int, ...], ...], index: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where a block lies in a lazy array of these chunks."""
+    starts = (sum(sizes[:number]) for sizes, number in zip(chunks, index, strict=True))
+    return tuple(slice(start, start + sizes[i]) for start, sizes, i in zip(starts, chunks, index, strict=True))
+
+
 @contextmanager
 def kept_blocks(
     maps: xr.Dataset, folder: Path, resume: bool = False, progress: ProgressCallback | None = None
@@ -141,8 +147,9 @@ class _Run:
         todo = [index for index in every if not self.file(index).exists()]
         for index in sorted(set(every) - set(todo)):
             self.write(write, index, self.load(index))
-        if self.progress is not None:
-            self.progress(self.state(todo))
+        self.done = self.n_pixels - sum(map(self.pixels, todo))
+        self.blocks_done = len(every) - len(todo)
+        self.report()
         tasks = [dask.delayed(_gather)(self.parts(index)) for index in todo]
         client = active_client()
         try:
@@ -169,10 +176,10 @@ class _Run:
         if self.folder.exists() and not (resume and plan.exists()):  # blocks without a plan are nobody's
             shutil.rmtree(self.folder)
         if plan.exists():
-            found = json.loads(plan.read_text())
-            if found.get("digest") != self.plan()["digest"]:
+            kept = json.loads(plan.read_text())
+            if kept.get("digest") != self.plan()["digest"]:
                 raise ValueError(
-                    f"{self.folder}: holds blocks of another run ({found.get('source', 'unknown')}), of another cube, "
+                    f"{self.folder}: holds blocks of another run ({kept.get('source', 'unknown')}), of another cube, "
                     "model, outputs or chunks: run as before to resume, or without resume to start anew"
                 )
         self.folder.mkdir(exist_ok=True)
@@ -189,21 +196,14 @@ class _Run:
         place = dict(zip(self.layout, index, strict=True))
         return tuple(place.get(dim, 0) for dim in array.dims)
 
-    def place(self, array: xr.DataArray, index: tuple[int, ...]) -> tuple[slice, ...]:
-        """Where the values of a block lie in the variable."""
-        slices = []
-        for sizes, number in zip(array.chunks or (), self.position(array, index), strict=True):
-            start = sum(sizes[:number])
-            slices.append(slice(start, start + sizes[number]))
-        return tuple(slices)
-
     def pixels(self, index: tuple[int, ...]) -> int:
         return int(np.prod([sizes[i] for sizes, i in zip(self.layout.values(), index, strict=True)], dtype=np.int64))
 
-    def state(self, todo: list[tuple[int, ...]]) -> BlockProgress:
-        self.done = self.n_pixels - sum(map(self.pixels, todo))
-        self.blocks_done = int(np.prod(self.grid)) - len(todo)
-        return BlockProgress(self.blocks_done, int(np.prod(self.grid)), self.done, self.n_pixels, 0.0)
+    def report(self) -> None:
+        if self.progress is not None:
+            rate = self.done_here / max(time.monotonic() - self.started, 1e-9)
+            n_blocks, done = int(np.prod(self.grid)), self.done + self.done_here
+            self.progress(BlockProgress(self.blocks_done, n_blocks, done, self.n_pixels, rate))
 
     def stop(self) -> None:
         """Write nothing more: threads that are still at a block do not hear of an error elsewhere."""
@@ -219,13 +219,9 @@ class _Run:
                 for name in self.lazy:
                     np.save(file, parts[name], allow_pickle=False)
             self.write(write, index, parts)
-            if self.progress is None:
-                return
             self.done_here += self.pixels(index)
             self.blocks_done += 1
-            rate = self.done_here / max(time.monotonic() - self.started, 1e-9)
-            done = self.done + self.done_here
-            self.progress(BlockProgress(self.blocks_done, int(np.prod(self.grid)), done, self.n_pixels, rate))
+            self.report()
 
     def load(self, index: tuple[int, ...]) -> dict[str, np.ndarray]:
         """The values of a block that is kept, by variable."""
@@ -234,7 +230,7 @@ class _Run:
 
     def write(self, write: Write, index: tuple[int, ...], parts: dict[str, np.ndarray]) -> None:
         for name, array in self.lazy.items():
-            write(name, self.place(array, index), parts[name])
+            write(name, block_place(array.chunks or (), self.position(array, index)), parts[name])
 
 
 def _keep_from_cluster(client: Any, run: _Run, write: Write, tasks: dict[tuple[int, ...], Any]) -> None:

@@ -1,6 +1,7 @@
-"""Datasets as files can hold them: types of their own spelled in plain ones, attributes as numbers and text.
+"""Datasets as files can hold them, in plain types and attributes, and new netCDF files and Zarr stores of them.
 
-New netCDF files and Zarr stores with encodings of our own alone, open for the values of lazy maps."""
+Their encodings are our own alone; they are open for the values of lazy maps.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +16,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import netCDF4
 import numpy as np
 import pandas as pd
 import xarray as xr
 import zarr
 from xarray.backends import NetCDF4DataStore
-from xarray.backends.common import ArrayWriter
-from xarray.backends.netCDF4_ import NETCDF4_PYTHON_LOCK
 from xarray.indexes import PandasMultiIndex
 
 from ...cubes import native, require_known_sizes
-from .. import grid_mapping, refresh_transform
+from .. import NETCDF_LOCK, grid_mapping, refresh_transform
 from .blocks import Write
 
+_PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
 _ENCODED = frozenset({"units", "calendar"})
 """Attributes that the file has of times, from how they are encoded."""
 _RESERVED = frozenset(
@@ -113,11 +114,8 @@ def _plain_objects(values: np.ndarray, what: str) -> np.ndarray:
 
 
 def _is_time(variable: xr.Variable) -> bool:
-    return variable.dtype.kind in "mM" or (variable.dtype.kind == "O" and hasattr(_first(variable), "calendar"))
-
-
-def _first(variable: xr.Variable) -> object:
-    return variable.values.ravel()[0] if variable.size else None
+    kind = variable.dtype.kind
+    return kind in "mM" or (kind == "O" and variable.size > 0 and hasattr(variable.values.flat[0], "calendar"))
 
 
 def _plain_attrs(attrs: Mapping[Any, Any], without: frozenset[str] = _RESERVED) -> dict[Hashable, Any]:
@@ -153,9 +151,6 @@ def _plain_numbers(value: Any) -> Any:
     return json.dumps(array.tolist(), default=str) if array.ndim else str(value)
 
 
-_PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
-
-
 @contextmanager
 def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Write]:
     """A netCDF file of all that is in memory, and how to write the lazy variables.
@@ -163,19 +158,25 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
     Guarded by the lock that xarray reads netCDF files under. The one that it would combine with another for writing may
     hold the same two in the other order, and a thread that reads a cube and one that writes wait for each other.
     """
-    store = NetCDF4DataStore.open(  # type: ignore[no-untyped-call]
-        path, mode="w", format="NETCDF4", lock=NETCDF4_PYTHON_LOCK
-    )
+    with NETCDF_LOCK:
+        file = netCDF4.Dataset(path, "w", format="NETCDF4")
     try:
-        writer = ArrayWriter()  # type: ignore[no-untyped-call]
-        _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store, writer=writer)
-        targets = {target.variable_name: target for target in writer.targets}
-        for name, target in targets.items():
-            if target.shape and name not in maps.sizes:  # or the library takes the dimension for the variable
-                _cache_two_chunks(target.get_array())
-        yield lambda name, place, values: targets[name].__setitem__(place, values)
+        store = NetCDF4DataStore(file, lock=NETCDF_LOCK)  # type: ignore[no-untyped-call]
+        _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store)
+        with NETCDF_LOCK:
+            file.set_auto_maskandscale(False)
+            for name, variable in maps.variables.items():
+                if variable.chunks and name not in maps.sizes:  # or the library takes the dimension for the variable
+                    _cache_two_chunks(file.variables[str(name)])
+
+        def write(name: str, place: tuple[slice, ...], values: np.ndarray) -> None:
+            with NETCDF_LOCK:
+                file.variables[name][place] = values
+
+        yield write
     finally:
-        store.close()
+        with NETCDF_LOCK:
+            file.close()
 
 
 def _cache_two_chunks(variable: Any) -> None:
@@ -201,10 +202,8 @@ def zarr_store(maps: xr.Dataset, path: Path) -> Iterator[Write]:
 
 def _with_strings(maps: xr.Dataset) -> xr.Dataset:
     """The maps with text as strings of any length: those of fixed length have no specification in Zarr."""
-    text = [name for name, variable in maps.variables.items() if variable.dtype.kind == "U"]
-    return maps.assign_coords({name: maps[name].astype(object) for name in text if name in maps.coords}).assign(
-        {name: maps[name].astype(object) for name in text if name not in maps.coords}
-    )
+    text = {name: maps[name].astype(object) for name, array in maps.variables.items() if array.dtype.kind == "U"}
+    return maps.assign(text)
 
 
 def _encoded(maps: xr.Dataset, encoding: Callable[[xr.DataArray, bool], dict[str, Any]]) -> xr.Dataset:

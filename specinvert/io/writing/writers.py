@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
-from dask.array.core import slices_from_chunks
 
 from ...cubes import CUBE_FILE, require_flags
 from .. import check_target, put_in_place
-from .blocks import ProgressCallback, Write, block_layout, kept_blocks, side_folder
+from .blocks import ProgressCallback, Write, block_layout, block_place, kept_blocks, side_folder
 from .cf import dress
 from .geotiff import FLAG, flag_name, geotiff_files, raster_maps
 from .stores import netcdf_file, storable, zarr_store
@@ -150,7 +150,8 @@ def _write_lazy(maps: xr.Dataset, write: Write, leave: set[str]) -> None:
     """Write lazy variables that share no grid of blocks, each block by block."""
     for name, variable in maps.variables.items():
         if variable.chunks is not None and name not in leave:
-            for place in slices_from_chunks(variable.chunks):
+            for index in np.ndindex(*map(len, variable.chunks)):
+                place = block_place(variable.chunks, index)
                 write(str(name), place, variable[place].values)
 
 

@@ -40,7 +40,9 @@ def test_reflectance_comes_before_other_cubes_and_others_by_name(tmp_path):
     chosen = open_cube(tmp_path / "scene.nc", chunks={"wavelength_3d": 1, "number_of_lines": 2}, variable="Rrs_unc")
     assert chosen.chunks == ((2, 2), (3,), (1, 1))
     assert (chosen.values == 0.25).all()
-    with pytest.raises(ValueError, match="no cube 'rhos'; the cubes over 'wavelength_3d' are Rrs, Rrs_unc"):
+    with pytest.raises(
+        ValueError, match="no cube 'rhos'; the cubes over 'wavelength_3d' in group 'geophysical_data' are Rrs, Rrs_unc"
+    ):
         open_cube(tmp_path / "scene.nc", variable="rhos")
     assert isinstance(open_cube(tmp_path / "scene.nc", chunks=None).data, np.ndarray)
 

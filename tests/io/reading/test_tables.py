@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from specinvert.cli import main
 from specinvert.cubes.bands import describe_bands, find_band_dim
+from specinvert.io.reading.band_tags import spectral_columns
 from specinvert.io.reading.open import open_cube, open_dataset
 from specinvert.io.reading.products import csv, matlab
-from specinvert.io.reading.spectra_table import spectral_columns
 
 WAVELENGTHS = np.array([0.5, 0.6, 0.7, 0.8])
 

@@ -13,9 +13,9 @@ from rasterio.crs import CRS
 from rasterio.enums import ColorInterp
 
 from specinvert.cubes.bands import describe_bands
+from specinvert.io.reading.band_tags import band_wavelengths
 from specinvert.io.reading.describe import describe_file
 from specinvert.io.reading.open import open_cube
-from specinvert.io.reading.spectra_table import band_wavelengths
 
 VALUES = np.arange(3 * 4 * 5, dtype=np.int16).reshape(3, 4, 5) + 1
 NM = [450.5, 550.0, 650.25]

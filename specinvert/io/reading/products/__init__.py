@@ -2,14 +2,16 @@
 
 A reader's module offers two functions. `matches(path, head)` is cheap and never raises: it tells from the name,
 the first bytes, the files beside, or the groups and attributes of an HDF5 file whether the path claims to be
-such a product. `read(path, chunks, variable)` opens it by the convention of `open_cube`, and raises ValueError
-where the product is damaged: no other reader is tried then.
+such a product. `read(path, chunks, variable)` opens it by the convention of `open_cube`, whose `chunks` it takes,
+and `variable` where there is something to choose; it raises ValueError where the product is damaged: no other reader is
+tried then. `path` is an existing file or folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -43,18 +45,11 @@ class Reader:
     open: Open
 
 
-def _built_in(name: str) -> Reader:
-    def module() -> Any:
-        return import_module(f".{name}", __name__)
-
-    return Reader(
-        name,
-        lambda path, head: module().matches(path, head),
-        lambda path, chunks, variable: module().read(path, chunks, variable),
-    )
+def _call(module: str, function: str, *args: Any) -> Any:
+    return getattr(import_module(f".{module}", __name__), function)(*args)
 
 
-_readers = [_built_in(name) for name in BUILT_IN]
+_readers = [Reader(name, partial(_call, name, "matches"), partial(_call, name, "read")) for name in BUILT_IN]
 
 
 def reader_names() -> list[str]:

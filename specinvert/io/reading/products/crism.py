@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from ....cubes import is_unknown
+from ..band_tags import BandTags, band_wavelengths
+from ..convention import checked, require_no_variable
+from ..files import beside, data_file_of_header, first_bytes, require_whole
 from ..lazy import Chunks
-from ..metadata import beside, checked
-
-if TYPE_CHECKING:
-    from ..header import BandTags
+from .raster import build_cube, describe_raster, open_gdal
 
 _MARK = b"PDS_VERSION_ID"
 _IMAGE_SUFFIXES = frozenset({".img", ".hdr", ".qub", ".cub"})
@@ -59,19 +59,14 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     Parameters
     ----------
     path : the label, the image with a label of the same name beside it or at its start, or its ENVI header.
-    chunks : as for `open_cube`.
-    variable : None.
 
     Raises
     ------
     FileNotFoundError : the image or the wavelength file that the label names is not beside it.
     ValueError : damaged or truncated files, or a header, a label and a wavelength file that contradict each other.
     """
-    from .raster import build_cube, describe_raster
-
-    if variable is not None:
-        raise ValueError(f"{path}: variable={variable!r} is for netCDF files; a PDS3 image holds one cube")
-    label = path if _MARK in _start(path, 512) else _label_beside(path)
+    require_no_variable(variable, path, "a PDS3 image holds one cube")
+    label = path if _MARK in first_bytes(path, 512) else _label_beside(path)
     if label is None:
         return _read_converted(path, chunks)
     image = _image_of(label)
@@ -108,9 +103,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
 
 def _read_converted(path: Path, chunks: Chunks) -> xr.DataArray:
     """A CRISM image without its label, the bands described by its ENVI header."""
-    from ..header import data_file_of_header
-    from .raster import build_cube, describe_raster
-
     header = path if path.suffix.lower() == ".hdr" else beside(path, f"{path.stem}.hdr")
     if header is None:
         raise FileNotFoundError(
@@ -129,21 +121,14 @@ def _read_converted(path: Path, chunks: Chunks) -> xr.DataArray:
 def _label_beside(path: Path) -> Path | None:
     label = beside(path, f"{path.stem}.lbl")
     try:
-        return label if label is not None and _MARK in _start(label, 512) else None
+        return label if label is not None and _MARK in first_bytes(label, 512) else None
     except OSError:
         return None
 
 
-def _start(path: Path, length: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(length)
-
-
 @contextmanager
 def _open_label(label: Path) -> Iterator[Any]:
-    from .raster import open_gdal
-
-    start = _start(label, _LABEL_BYTES)
+    start = first_bytes(label, _LABEL_BYTES)
     if re.search(rb"^\s*END\s*$", start, re.MULTILINE) is None:
         raise ValueError(f"{label}: truncated, the label has no END; copy it again")
     with open_gdal(label, "PDS") as dataset:
@@ -152,7 +137,7 @@ def _open_label(label: Path) -> Iterator[Any]:
 
 def _image_of(label: Path) -> Path:
     """The image that a label describes: the file that it names, else itself."""
-    pointer = _POINTER.search(_start(label, _LABEL_BYTES).decode("latin-1"))
+    pointer = _POINTER.search(first_bytes(label, _LABEL_BYTES).decode("latin-1"))
     if pointer is None:
         return label
     image = beside(label, pointer[1])
@@ -175,9 +160,7 @@ def _check_size(dataset: Any, image: Path, content: dict[str, Any]) -> None:
         start, record = start.get("value", 1), 1
     skipped = (start - 1) * record if isinstance(start, int) else 0
     promised = skipped + dataset.count * dataset.height * dataset.width * np.dtype(dataset.dtypes[0]).itemsize
-    held = image.stat().st_size
-    if held < promised:
-        raise ValueError(f"{image}: truncated, {held} bytes where its label promises {promised}; copy it again")
+    require_whole(image, promised, "its label promises")
 
 
 def _content(dataset: Any) -> dict[str, Any]:
@@ -206,9 +189,6 @@ def _units(unit: object) -> str | None:
 
 
 def _wavelengths(content: dict[str, Any], label: Path, count: int, names: Any) -> BandTags:
-    from ..header import BandTags
-    from ..spectra_table import band_wavelengths
-
     centres = _find(content, "BAND_BIN_CENTER")
     if centres is not None:
         unit = _find(content, "BAND_BIN_UNIT")

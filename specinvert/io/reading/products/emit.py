@@ -15,10 +15,10 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import Lookup, is_fwhm_name, is_good_name, is_wavelength_name
-from ..convention import STORED, rename_chunks, stored_as, with_bands, with_geolocation, with_pixel_coordinate
-from ..lazy import Chunks, chunk_cube
-from ..metadata import claims, text
-from .netcdf import open_group
+from ..convention import with_bands, with_pixel_coordinate
+from ..files import claims, text
+from ..lazy import Chunks
+from .netcdf import choose_cube, listed, open_group, swath_cube, with_group_geolocation
 
 _BANDS, _LOCATION = "sensor_band_parameters", "location"
 _SWATH = ("downtrack", "crosstrack")
@@ -35,11 +35,9 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     """Open a cube as (downtrack, crosstrack, wavelength), with `lat`, `lon` and `elev` of its pixels.
 
     -9999 is NaN, and so is -0.01 in bands that are marked not good, where it stands for no data too.
-    See `open_cube` for the convention.
 
     Parameters
     ----------
-    path : an existing netCDF file.
     chunks : as for `open_cube`; a mapping may call the band dimension "bands" or "wavelength".
     variable : the cube, such as "reflectance_uncertainty"; None for the only one.
 
@@ -49,30 +47,29 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
         `variable` is missing or ambiguous.
     """
     root = open_group(path)
-    name = _choose(root, path, variable)
+    cubes = [str(name) for name, array in root.data_vars.items() if array.dims == (*_SWATH, "bands")]
+    told = "(downtrack, crosstrack, bands) in the root group"
+    name = choose_cube(root, cubes, variable, ("reflectance",), told, path)
     parameters = open_group(path, _BANDS)
     wavelength = _band_list(parameters, is_wavelength_name)
     if wavelength is None:
-        raise ValueError(f"{path}: group {_BANDS!r} lists no wavelengths, only {_listed(parameters)}")
+        raise ValueError(f"{path}: group {_BANDS!r} lists no wavelengths, only {listed(parameters)}")
     fwhm, good = _band_list(parameters, is_fwhm_name), _band_list(parameters, is_good_name)
-    cube = root[name].rename(bands="wavelength")
-    preferred = root[name].encoding.get("preferred_chunks", {})
-    cube.encoding["preferred_chunks"] = rename_chunks(preferred, "bands", "wavelength")
-    cube = chunk_cube(cube, rename_chunks(chunks, "bands", "wavelength"), whole="wavelength", path=str(path))
-    if cube.dtype.kind in "iu":
-        cube = cube.astype(np.float32)
-    unit = wavelength.attrs.get("units")
+    bare = swath_cube(root[name], "bands", "EMIT", chunks, path)
     cube = with_bands(
-        *(cube, wavelength.values, unit, path),
+        *(bare, wavelength.values, wavelength.attrs.get("units"), path),
         fwhm=None if fwhm is None else fwhm.values,
         good=None if good is None else good.values,
     )
     if "good" in cube.coords and not cube.good.values.all():
         cube = cube.where((cube != _HIDDEN_FILL) | cube.good)
-    units = root[name].attrs.get("units")
-    cube.attrs = {"sensor": "EMIT"} | ({} if units is None else {"units": units})
-    cube.encoding = {"source": str(path), STORED: stored_as(root[name])}
-    return _with_location(cube, path)
+    cube.attrs, cube.encoding = bare.attrs, bare.encoding
+    location = open_group(path, _LOCATION)
+    cube = with_group_geolocation(cube, location, ("lat", "lon"), _LOCATION, path)
+    if "elev" not in location:
+        return cube
+    attrs = {"long_name": "surface elevation", "units": location["elev"].attrs.get("units", "m")}
+    return with_pixel_coordinate(cube, "elev", location["elev"], attrs, path)
 
 
 def read_lookup(path: str | os.PathLike[str]) -> Lookup:
@@ -113,36 +110,6 @@ def _is_emit(file: Any) -> bool:
     return "EMIT" in said.split() and (_SWATH[0] in file or _BANDS in file or _LOCATION in file)
 
 
-def _choose(root: xr.Dataset, path: Path, variable: str | None) -> str:
-    cubes = [str(name) for name, array in root.data_vars.items() if array.dims == (*_SWATH, "bands")]
-    listed = ", ".join(cubes) or "none"
-    if variable is not None and variable not in cubes:
-        raise ValueError(f"{path}: no cube {variable!r}; the cubes (downtrack, crosstrack, bands) are {listed}")
-    if variable is not None:
-        return variable
-    if "reflectance" in cubes or len(cubes) == 1:
-        return "reflectance" if "reflectance" in cubes else cubes[0]
-    if cubes:
-        raise ValueError(f"{path}: several cubes ({listed}); pass variable=")
-    raise ValueError(f"{path}: no cube (downtrack, crosstrack, bands) in the root group, only {_listed(root)}")
-
-
 def _band_list(parameters: xr.Dataset, wanted: Any) -> xr.DataArray | None:
-    found = [array for name, array in parameters.variables.items() if wanted(name) and array.ndim == 1]
-    return xr.DataArray(found[0]).load() if found else None
-
-
-def _with_location(cube: xr.DataArray, path: Path) -> xr.DataArray:
-    location = open_group(path, _LOCATION)
-    missing = [name for name in ("lat", "lon") if name not in location]
-    if missing:
-        raise ValueError(f"{path}: group {_LOCATION!r} lacks {' and '.join(missing)}; get the product anew")
-    cube = with_geolocation(cube, location["lat"], location["lon"], path)
-    if "elev" not in location:
-        return cube
-    attrs = {"long_name": "surface elevation", "units": location["elev"].attrs.get("units", "m")}
-    return with_pixel_coordinate(cube, "elev", location["elev"], attrs, path)
-
-
-def _listed(dataset: xr.Dataset) -> str:
-    return ", ".join(f"{name} {tuple(map(str, array.dims))}" for name, array in dataset.variables.items()) or "nothing"
+    lists = [array for name, array in parameters.variables.items() if wanted(name) and array.ndim == 1]
+    return xr.DataArray(lists[0]).load() if lists else None

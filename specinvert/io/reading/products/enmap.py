@@ -9,21 +9,21 @@ import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from ....cubes import is_wavelength_name
+from ..band_tags import BandTags
+from ..convention import checked, require_no_variable
+from ..files import TIFF_MAGIC, beside, number_of, read_xml
 from ..lazy import Chunks
-from ..metadata import beside, checked, number_of, read_xml
-
-if TYPE_CHECKING:
-    from ..header import BandTags
+from .raster import build_cube, describe_raster, open_gdal
 
 _IMAGE = re.compile(r"^(?P<product>.+)-SPECTRAL_IMAGE(_COG)?\.TIFF?$", re.IGNORECASE)
 _METADATA = re.compile(r"^(?P<product>.+)-METADATA\.XML$", re.IGNORECASE)
 _IMAGE_NAMES = ("-SPECTRAL_IMAGE.TIF", "-SPECTRAL_IMAGE_COG.TIF", "-SPECTRAL_IMAGE.TIFF")
-_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _BACKGROUND = -32768.0
 _FEWEST_BANDS = 200
 _LOOKS = 4
@@ -35,7 +35,7 @@ def matches(path: Path, head: bytes) -> bool:
     name = path.name
     if _IMAGE.match(name) or (_METADATA.match(name) and name.upper().startswith("ENMAP")):
         return True
-    return "enmap" in name.lower() and head.startswith(_TIFF) and _has_band_tags(path)
+    return "enmap" in name.lower() and head.startswith(TIFF_MAGIC) and _has_band_tags(path)
 
 
 def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
@@ -48,18 +48,13 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     ----------
     path : `...-SPECTRAL_IMAGE.TIF`, or the `...-METADATA.XML` beside it; or a GeoTIFF cut from a product, the
         wavelengths in the tags of its bands.
-    chunks : as for `open_cube`.
-    variable : None.
 
     Raises
     ------
     FileNotFoundError : the image lacks its metadata, or the metadata their image.
     ValueError : damaged files, another level than 2A, or metadata that do not fit the bands.
     """
-    from .raster import build_cube, describe_raster
-
-    if variable is not None:
-        raise ValueError(f"{path}: variable={variable!r} is for netCDF files; an EnMAP product holds one cube")
+    require_no_variable(variable, path, "an EnMAP product holds one cube")
     image, metadata = _files(path)
     description = describe_raster(image)
     if metadata is None:
@@ -84,9 +79,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
 
 
 def _has_band_tags(path: Path) -> bool:
-    from ....cubes import is_wavelength_name
-    from .raster import open_gdal
-
     try:
         with open_gdal(path) as dataset:
             return dataset.count >= _FEWEST_BANDS and any(is_wavelength_name(key) for key in dataset.tags(1))
@@ -113,8 +105,6 @@ def _files(path: Path) -> tuple[Path, Path | None]:
 
 def _bands(metadata: Path) -> tuple[BandTags, np.ndarray, np.ndarray, float]:
     """Wavelengths and widths, gain, offset and the background value."""
-    from ..header import BandTags
-
     root = read_xml(metadata)
     level = (root.findtext(".//base/level") or "L2A").strip()
     if level.upper() not in ("L2A", "2A"):
@@ -148,18 +138,16 @@ def _bands_with_data(image: Path, background: float) -> np.ndarray:
 
     Looks at a few blocks with data, from the middle of the image outwards.
     """
-    from .raster import open_gdal
-
     with open_gdal(image) as dataset:
-        found = np.zeros(dataset.count, dtype=bool)
+        filled = np.zeros(dataset.count, dtype=bool)
         looks = 0
         for window in _windows(dataset):
             here = (dataset.read(window=window) != background).any(axis=(1, 2))
-            found |= here
+            filled |= here
             looks += bool(here.any())
-            if found.all() or looks == _LOOKS:
+            if filled.all() or looks == _LOOKS:
                 break
-    return found
+    return filled
 
 
 def _windows(dataset: Any) -> list[Any]:

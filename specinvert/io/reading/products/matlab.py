@@ -15,12 +15,11 @@ from zlib import error as ZlibError
 
 import numpy as np
 import xarray as xr
-from xarray.core import indexing
 
 from ....cubes import describe_bands, is_fwhm_name, is_good_name, is_wavelength_name, is_wavelength_units_key
-from ..convention import STORED, with_bands
-from ..lazy import Chunks, FileArray, chunk_cube
-from ..metadata import first_bytes, open_hdf5, text
+from ..convention import STORED, band_coords, with_bands
+from ..files import clear_errors, first_bytes, open_hdf5, text
+from ..lazy import Chunks, chunk_cube, file_variable
 
 _MAGIC = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file")
 _HDF5 = b"MATLAB 7.3 MAT-file"
@@ -100,12 +99,10 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     `comment` says so.
 
     Values stay as stored. Arrays of files before 7.3, and pixels in one axis, are read whole before they are cut
-    into blocks. See `open_cube` for the convention.
+    into blocks.
 
     Parameters
     ----------
-    path : an existing file.
-    chunks : as for `open_cube`.
     variable : name of the cube or table; None for the only array that fits the wavelengths, or has by far the most
         bands.
 
@@ -132,8 +129,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
             good=vectors.get("good"),
         )
     elif bands.vectors:
-        good = np.ravel(_load(path, bands.vectors["good"])) != 0
-        cube = cube.assign_coords(good=("band", good, {"long_name": "band not listed as bad"}))
+        cube = cube.assign_coords(band_coords("band", good=np.ravel(_load(path, bands.vectors["good"]))))
     cube.attrs = {} if comment is None else {"comment": comment}
     cube.encoding = {"source": str(path), STORED: str(raw.dtype)}
     return cube
@@ -146,12 +142,12 @@ def _is_hdf5(path: Path) -> bool:
 def _variables(path: Path) -> list[_Variable]:
     if _is_hdf5(path):
         with open_hdf5(path, _KIND) as file:
-            found = [_of_hdf5(name, item) for name, item in file.items() if not name.startswith("#")]
+            held = [_of_hdf5(name, item) for name, item in file.items() if not name.startswith("#")]
             for name, item in file.items():
                 if _class_of(item) == "struct" and hasattr(item, "items"):
-                    found += [_of_hdf5(f"{name}.{field}", value) for field, value in item.items()]
-        return [variable for variable in found if variable is not None]
-    variables = [_Variable(*found) for found in _scipy(path, "whosmat")]
+                    held += [_of_hdf5(f"{name}.{field}", value) for field, value in item.items()]
+        return [variable for variable in held if variable is not None]
+    variables = [_Variable(*listed) for listed in _scipy(path, "whosmat")]
     if not any(variable.is_array for variable in variables):
         return variables
     for struct in [v for v in variables if v.kind == "struct" and prod(v.shape) == 1]:
@@ -185,13 +181,10 @@ def _scipy(path: Path, function: str, **options: Any) -> Any:
     import scipy.io
     from scipy.io.matlab import MatReadError
 
-    try:
-        with path.open("rb") as file:
-            return getattr(scipy.io, function)(file, **options)
-    except PermissionError as error:
-        raise PermissionError(f"{path}: no permission to read this file") from error
-    except (OSError, ValueError, TypeError, LookupError, NotImplementedError, ZlibError, MatReadError) as error:
-        raise ValueError(f"{path}: not a readable MATLAB file, damaged or truncated ({error})") from error
+    kinds = (OSError, ValueError, TypeError, LookupError, NotImplementedError, ZlibError, MatReadError)
+    told = "not a readable MATLAB file, damaged or truncated ({})"
+    with clear_errors(path, told, *kinds), path.open("rb") as file:
+        return getattr(scipy.io, function)(file, **options)
 
 
 def _band_vectors(path: Path, variables: list[_Variable]) -> _Bands:
@@ -225,11 +218,11 @@ def _vectors(path: Path, variables: list[_Variable]) -> _Bands:
     """What these variables tell of the bands."""
     vectors: dict[str, _Variable] = {}
     for what, wanted in (("wavelength", is_wavelength_name), ("fwhm", is_fwhm_name), ("good", is_good_name)):
-        found = [variable for variable in variables if variable.is_vector and wanted(variable.field)]
-        if len(found) > 1:
-            raise ValueError(f"{path}: several variables could hold {what}: {_listed(found)}; remove all but one")
-        if found:
-            vectors[what] = found[0]
+        named = [variable for variable in variables if variable.is_vector and wanted(variable.field)]
+        if len(named) > 1:
+            raise ValueError(f"{path}: several variables could hold {what}: {_listed(named)}; remove all but one")
+        if named:
+            vectors[what] = named[0]
     if len({max(vector.shape) for vector in vectors.values()}) > 1:
         raise ValueError(f"{path}: {_listed(list(vectors.values()))} describe different numbers of bands; correct them")
     if "wavelength" not in vectors:
@@ -242,11 +235,9 @@ def _unit_of_name(path: Path, vector: _Variable) -> str | None:
     """The unit that a name such as wavelength_nm tells."""
     values = np.ravel(_load(path, vector)).astype(np.float64)
     named = xr.DataArray(np.zeros(values.size), dims="band", coords={vector.field: ("band", values)})
-    try:
-        found = describe_bands(named, "band")
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    return None if found.guessed else found.unit
+    with clear_errors(path, "{}", ValueError):
+        bands = describe_bands(named, "band")
+    return None if bands.guessed else bands.unit
 
 
 def _load_text(path: Path, variable: _Variable) -> str:
@@ -259,11 +250,11 @@ def _choose(
 ) -> tuple[_Variable, str | None]:
     """The array that holds the spectra, and in words why where others could."""
     if wanted is not None:
-        found = [variable for variable in variables if variable.name == wanted]
-        if not found or not found[0].is_array:
-            what = "no variable" if not found else "no cube or table of numbers in variable"
+        named = next((variable for variable in variables if variable.name == wanted), None)
+        if named is None or not named.is_array:
+            what = "no variable" if named is None else "no cube or table of numbers in variable"
             raise ValueError(f"{path}: {what} {wanted!r}; the file has {_listed(variables)}")
-        return found[0], None
+        return named, None
     arrays = [variable for variable in variables if variable.is_array]
     if bands.vectors:
         fitting = [variable for variable in arrays if bands.size in variable.shape]
@@ -311,10 +302,10 @@ def _image_shape(path: Path, variables: list[_Variable]) -> tuple[int, int] | No
     """Numbers of rows and columns where the file has variables of both."""
     sizes = []
     for names in (_ROWS, _COLUMNS):
-        found = [v for v in variables if v.name.lower() in names and v.kind in _NUMBERS and prod(v.shape) == 1]
-        if len(found) != 1:
+        told = [v for v in variables if v.name.lower() in names and v.kind in _NUMBERS and prod(v.shape) == 1]
+        if len(told) != 1:
             return None
-        sizes.append(int(_load(path, found[0]).item()))
+        sizes.append(int(_load(path, told[0]).item()))
     return sizes[0], sizes[1]
 
 
@@ -330,8 +321,8 @@ def _array(path: Path, chosen: _Variable, axis: int, image: tuple[int, int] | No
     with open_hdf5(path, _KIND) as file:
         dtype = _real(path, chosen, file[chosen.name]).dtype
     shape = tuple(chosen.shape[place] for place in order)
-    array = FileArray(shape, dtype, partial(_window, path, chosen.name, order))
-    return xr.DataArray(xr.Variable(dims, indexing.LazilyIndexedArray(array)), name=chosen.name)
+    unread = file_variable(dims, shape, dtype, partial(_window, path, chosen.name, order))
+    return xr.DataArray(unread, name=chosen.name)
 
 
 def _window(path: Path, name: str, order: tuple[int, ...], places: tuple[slice, ...]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,13 +12,13 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import find_band_dim, is_fwhm_name, is_good_name, is_wavelength_name, length_unit
-from ... import is_geographic
-from ..convention import STORED, stored_as
+from ... import NETCDF_LOCK, is_geographic
+from ..convention import STORED, rename_chunks, stored_as, with_geolocation
+from ..files import HDF5_MAGIC, clear_errors, first_bytes, is_zarr, require_whole
 from ..lazy import Chunks, chunk_cube
-from ..metadata import MAGIC as HDF5_MAGIC
-from ..metadata import engine_options, first_bytes, is_zarr
 
 _MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", HDF5_MAGIC)
+_NONE = "no numeric variables"
 _SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 
 
@@ -29,12 +30,8 @@ def matches(path: Path, head: bytes) -> bool:
 def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
     """Open one variable of a netCDF file or Zarr store as a cube, its dimensions in the order of the file.
 
-    See `open_cube` for the convention.
-
     Parameters
     ----------
-    path : an existing netCDF file or Zarr store.
-    chunks : as for `open_cube`.
     variable : name of the cube, with that of its group before it where it is in one ("group/name"); None for the
         only variable of the root group with a band dimension.
 
@@ -79,8 +76,10 @@ def with_metadata(dataset: xr.Dataset) -> xr.Dataset:
     return dataset
 
 
-def open_group(path: Path, group: str | None = None) -> xr.Dataset:
+def open_group(path: Path, group: str | None = None, **options: Any) -> xr.Dataset:
     """Open one group of a netCDF file or Zarr store, decoded and unread; None for the root group.
+
+    A Zarr store is read whether its metadata are consolidated or not. `options` are of `xarray.open_dataset`.
 
     Raises
     ------
@@ -88,24 +87,66 @@ def open_group(path: Path, group: str | None = None) -> xr.Dataset:
     ValueError : the file is damaged or of another kind, or has no such group.
     """
     engine: Literal["zarr", "netcdf4"] = "zarr" if path.is_dir() else "netcdf4"
+    options |= {"engine": engine, "group": group, "decode_timedelta": False, "cache": False}
     head = b""
-    if engine == "netcdf4":
+    if engine == "zarr":
+        options["consolidated"] = False
+    else:
         head = first_bytes(path, len(HDF5_MAGIC))
         if not head.startswith(_MAGIC):
             raise ValueError(f"{path}: not a netCDF file, it starts with {head!r}; check how it was written or copied")
+    told = f"not a readable {'Zarr store' if engine == 'zarr' else 'netCDF file'}, damaged or truncated ({{}})"
     try:
-        options = engine_options(engine)
-        opened = xr.open_dataset(path, engine=engine, group=group, decode_timedelta=False, cache=False, **options)
-    except PermissionError as error:
-        raise PermissionError(f"{path}: no permission to read this file") from error
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        with clear_errors(path, told, OSError, RuntimeError, KeyError, ValueError):
+            opened = xr.open_dataset(path, **options)
+    except ValueError as error:
         if group is not None and re.search("group not found|no group found", str(error), re.IGNORECASE):
             raise ValueError(f"{path}: has no group {group!r}; get the file anew, or see what it holds") from error
-        kind = "Zarr store" if engine == "zarr" else "netCDF file"
-        raise ValueError(f"{path}: not a readable {kind}, damaged or truncated ({error})") from error
+        raise
     if head[:3] == b"CDF":
         _check_classic_size(path, head[3])
     return opened
+
+
+def choose_cube(
+    data: xr.Dataset, cubes: Sequence[str], variable: str | None, preferred: Sequence[str], told: str, path: Path
+) -> str:
+    """The variable called so, else a preferred one, else the only one, of the `cubes` of a product.
+
+    ValueError where there is none or several; `told` is where they are and over what, in words.
+    """
+    if variable is not None and variable not in cubes:
+        raise ValueError(f"{path}: no cube {variable!r}; the cubes {told} are {', '.join(cubes) or 'none'}")
+    if variable is not None:
+        return variable
+    chosen = [name for name in preferred if name in cubes][:1] or cubes
+    if len(chosen) == 1:
+        return chosen[0]
+    if chosen:
+        raise ValueError(f"{path}: several cubes ({', '.join(cubes)}); pass variable=")
+    raise ValueError(f"{path}: no cube {told}, only {listed(data)}")
+
+
+def swath_cube(raw: xr.DataArray, dim: str, sensor: str, chunks: Chunks, path: Path) -> xr.DataArray:
+    """A variable of a product as a float cube with `wavelength` in place of its band dimension, without coordinates."""
+    bare = raw.drop_vars(list(raw.coords)).rename({dim: "wavelength"})
+    bare.encoding["preferred_chunks"] = rename_chunks(raw.encoding.get("preferred_chunks", {}), dim, "wavelength")
+    cube = chunk_cube(bare, rename_chunks(chunks, dim, "wavelength"), whole="wavelength", path=str(path))
+    if cube.dtype.kind in "iu":
+        cube = cube.astype(np.float32)
+    cube.attrs = {"sensor": sensor} | ({"units": raw.attrs["units"]} if "units" in raw.attrs else {})
+    cube.encoding = {"source": str(path), STORED: stored_as(raw)}
+    return cube
+
+
+def with_group_geolocation(
+    cube: xr.DataArray, group: xr.Dataset, names: tuple[str, str], called: str, path: Path
+) -> xr.DataArray:
+    """The cube with the latitude and longitude of these names from the group that is called so."""
+    missing = [name for name in names if name not in group]
+    if missing:
+        raise ValueError(f"{path}: group {called!r} lacks {' and '.join(missing)}; get the product anew")
+    return with_geolocation(cube, group[names[0]], group[names[1]], path)
 
 
 def _check_classic_size(path: Path, version: int) -> None:
@@ -119,7 +160,7 @@ def _check_classic_size(path: Path, version: int) -> None:
     def text(name: str) -> int:
         return word + _padded(len(name.encode()))
 
-    with netCDF4.Dataset(path) as file:
+    with NETCDF_LOCK, netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
         promised = 4 + word + 2 * (4 + word) + 4 + word  # magic, records, three lists
         promised += sum(text(name) + word for name in file.dimensions)
@@ -132,9 +173,7 @@ def _check_classic_size(path: Path, version: int) -> None:
         for name, array in file.variables.items():
             promised += text(name) + word + array.ndim * word + 4 + word + 4 + word + offset
             promised += array.size * array.dtype.itemsize
-    held = path.stat().st_size
-    if held < promised:
-        raise ValueError(f"{path}: truncated, {held} bytes where its variables take {promised}; copy it again")
+    require_whole(path, promised, "its variables take")
 
 
 def _padded(size: int) -> int:
@@ -146,29 +185,29 @@ def _choose(dataset: xr.Dataset, path: Path, variable: str | None) -> str:
     numeric = [str(name) for name, array in arrays if array.ndim and array.dtype.kind in "iuf"]
     if variable is not None:
         if variable not in dataset.data_vars:
-            raise ValueError(f"{path}: no variable {variable!r}; the file has {_listed(dataset, numeric)}")
+            raise ValueError(f"{path}: no variable {variable!r}; the file has {listed(dataset, numeric, _NONE)}")
         if variable not in numeric:
             raise ValueError(f"{path}: variable {variable!r} holds no array of numbers ({dataset[variable].dtype})")
         return variable
-    found = [name for name in numeric if _band_dim(dataset[name]) is not None]
-    found = [name for name in found if dataset[name].ndim > 1] or found
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ValueError(f"{path}: several variables have a band dimension ({', '.join(found)}); pass variable=")
+    spectra = [name for name in numeric if _band_dim(dataset[name]) is not None]
+    spectra = [name for name in spectra if dataset[name].ndim > 1] or spectra
+    if len(spectra) == 1:
+        return spectra[0]
+    if spectra:
+        raise ValueError(f"{path}: several variables have a band dimension ({', '.join(spectra)}); pass variable=")
     raise ValueError(
         f"{path}: no variable has a dimension that carries wavelengths (the root group has "
-        f"{_listed(dataset, numeric)}); pass variable=, or add a wavelength coordinate to the file"
+        f"{listed(dataset, numeric, _NONE)}); pass variable=, or add a wavelength coordinate to the file"
     )
 
 
 def _with_places(dataset: xr.Dataset, cube: xr.DataArray) -> xr.DataArray:
     """The cube with latitude and longitude of every pixel, though the file does not say that they belong to it."""
-    found = {}
+    places = {}
     for name, array in dataset.data_vars.items():
         if name != cube.name and array.ndim == 2 and set(array.dims) <= set(cube.dims) and is_geographic(name, array):
-            found[name] = array.variable
-    return cube.assign_coords(found)
+            places[name] = array.variable
+    return cube.assign_coords(places)
 
 
 def _band_dim(array: xr.DataArray) -> str | None:
@@ -203,5 +242,7 @@ def _rename_metadata(cube: xr.DataArray, band_dim: str) -> xr.DataArray:
     return cube
 
 
-def _listed(dataset: xr.Dataset, names: list[str]) -> str:
-    return ", ".join(f"{name} {tuple(map(str, dataset[name].dims))}" for name in names) or "no numeric variables"
+def listed(dataset: xr.Dataset, names: Iterable[Hashable] | None = None, none: str = "nothing") -> str:
+    """Variables with their dimensions, those of these names or all; `none` where there are none."""
+    chosen = dataset.variables if names is None else names
+    return ", ".join(f"{name} {tuple(map(str, dataset[name].dims))}" for name in chosen) or none

@@ -13,10 +13,10 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import is_fwhm_name
-from ..convention import STORED, rename_chunks, stored_as, with_bands, with_geolocation, with_pixel_coordinate
-from ..lazy import Chunks, chunk_cube
-from ..metadata import claims, text
-from .netcdf import open_group
+from ..convention import with_bands, with_pixel_coordinate
+from ..files import claims, text
+from ..lazy import Chunks
+from .netcdf import choose_cube, open_group, swath_cube, with_group_geolocation
 
 _DATA, _BANDS, _NAVIGATION = "geophysical_data", "sensor_band_parameters", "navigation_data"
 _BAND_DIM = "wavelength_3d"
@@ -33,11 +33,9 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     """Open a cube as (number_of_lines, pixels_per_line, wavelength), with `lat`, `lon` and `l2_flags` of its pixels.
 
     Scale and offset are applied, fills are NaN; pixels that `l2_flags` warn of keep their values.
-    See `open_cube` for the convention.
 
     Parameters
     ----------
-    path : an existing netCDF file.
     chunks : as for `open_cube`; a mapping may call the band dimension "wavelength_3d" or "wavelength".
     variable : the cube, such as "Rrs_unc"; None for `rhos`, else `Rrs`, else the only one.
 
@@ -47,29 +45,22 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
         `variable` is missing or ambiguous.
     """
     data, parameters = open_group(path, _DATA), open_group(path, _BANDS)
-    name = _choose(data, path, variable)
+    cubes = [str(name) for name, array in data.data_vars.items() if array.ndim == 3 and array.dims[-1] == _BAND_DIM]
+    wanted = None if variable is None else variable.removeprefix(f"{_DATA}/")
+    name = choose_cube(data, cubes, wanted, _PREFERRED, f"over {_BAND_DIM!r} in group {_DATA!r}", path)
     if _BAND_DIM not in parameters.variables:
         raise ValueError(f"{path}: group {_BANDS!r} has no wavelengths of the cubes ({_BAND_DIM!r}); get the file anew")
     wavelength = parameters[_BAND_DIM]
-    raw = data[name].drop_vars(list(data[name].coords)).rename({_BAND_DIM: "wavelength"})
-    preferred = data[name].encoding.get("preferred_chunks", {})
-    raw.encoding["preferred_chunks"] = rename_chunks(preferred, _BAND_DIM, "wavelength")
-    cube = chunk_cube(raw, rename_chunks(chunks, _BAND_DIM, "wavelength"), whole="wavelength", path=str(path))
-    cube = cube.astype(np.float32)
+    bare = swath_cube(data[name], _BAND_DIM, "PACE OCI", chunks, path)
     widths = [array for key, array in parameters.variables.items() if is_fwhm_name(str(key).removesuffix("_3d"))]
     widths = [array for array in widths if array.dims == (_BAND_DIM,)]
     cube = with_bands(
-        *(cube, wavelength.values.astype(np.float64), wavelength.attrs.get("units", "nm"), path),
+        *(bare.astype(np.float32), wavelength.values.astype(np.float64), wavelength.attrs.get("units", "nm"), path),
         fwhm=widths[0].values if widths else None,
     )
-    units = data[name].attrs.get("units")
-    cube.attrs = {"sensor": "PACE OCI"} | ({} if units is None else {"units": units})
-    cube.encoding = {"source": str(path), STORED: stored_as(data[name])}
+    cube.attrs, cube.encoding = bare.attrs, bare.encoding
     navigation = open_group(path, _NAVIGATION)
-    missing = [place for place in ("latitude", "longitude") if place not in navigation]
-    if missing:
-        raise ValueError(f"{path}: group {_NAVIGATION!r} lacks {' and '.join(missing)}; get the file anew")
-    cube = with_geolocation(cube, navigation["latitude"], navigation["longitude"], path)
+    cube = with_group_geolocation(cube, navigation, ("latitude", "longitude"), _NAVIGATION, path)
     if _FLAGS not in data:
         return cube
     kept = ("long_name", "flag_masks", "flag_meanings")
@@ -83,20 +74,3 @@ def _is_oci(file: Any) -> bool:
     said = " ".join(text(file.attrs.get(key, "")) for key in ("instrument", "title", "product_name"))
     by_name = "OCI" in said.replace("_", " ").replace(".", " ").split()
     return by_name or (_BANDS in file and _BAND_DIM in file[_BANDS])
-
-
-def _choose(data: xr.Dataset, path: Path, variable: str | None) -> str:
-    cubes = [str(name) for name, array in data.data_vars.items() if array.ndim == 3 and array.dims[-1] == _BAND_DIM]
-    listed = ", ".join(cubes) or "none"
-    if variable is not None:
-        wanted = variable.removeprefix(f"{_DATA}/")
-        if wanted not in cubes:
-            raise ValueError(f"{path}: no cube {variable!r}; the cubes over {_BAND_DIM!r} are {listed}")
-        return wanted
-    found = [name for name in _PREFERRED if name in cubes][:1] or cubes
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ValueError(f"{path}: several cubes ({listed}); pass variable=")
-    other = ", ".join(f"{name} {tuple(map(str, array.dims))}" for name, array in data.data_vars.items()) or "nothing"
-    raise ValueError(f"{path}: no cube over {_BAND_DIM!r} in group {_DATA!r}, only {other}")

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from affine import Affine
-from xarray.core import indexing
 
 from ..convention import STORED, georeferenced, stored_in_words, with_bands, with_geolocation
-from ..lazy import Chunks, FileArray, chunk_cube
-from ..metadata import claims, open_hdf5, text
+from ..files import claims, open_hdf5, text
+from ..lazy import Chunks, chunk_cube, file_variable
 
 _KIND = "PRISMA product (HDF5)"
 _DETECTORS = ("Vnir", "Swir")
@@ -55,12 +54,10 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     Bands without a wavelength were not acquired and are left out. Where the detectors overlap, at 940 to 980 nm, the
     bands of both are kept. The number 0, which stands for no data and for what was cut off below the smallest
     value, is NaN. The products' error matrices are not read. Level 2D has CRS and transform; 2B and 2C have `lat`
-    and `lon` of each pixel. See `open_cube` for the convention.
+    and `lon` of each pixel.
 
     Parameters
     ----------
-    path : an existing .he5 file.
-    chunks : as for `open_cube`.
     variable : "VNIR" or "SWIR" for one of the detectors; None for both.
 
     Raises
@@ -74,10 +71,10 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     if not wanted:
         raise ValueError(f"{path}: variable={variable!r} is no detector; use 'VNIR', 'SWIR', or None for both")
     with open_hdf5(path, _KIND) as file:
-        found = _product(file)
-        if found is None:
+        product = _product(file)
+        if product is None:
             raise ValueError(f"{path}: has no group HDFEOS/SWATHS/PRS_L2?_HCO; no PRISMA product, or a damaged one")
-        group, level = found
+        group, level = product
         if level not in _UNITS:
             raise ValueError(f"{path}: is of Level {level}; the levels read are {', '.join(_UNITS)}")
         detectors = [_detector(file, group, name, path) for name in wanted]
@@ -128,13 +125,9 @@ def _cube(path: Path, detectors: list[_Detector], chunks: Chunks) -> xr.DataArra
         raise ValueError(f"{path}: lists no wavelength above 0; get the product anew")
     order = np.argsort(wavelength, kind="stable")
     rows, _, columns = detectors[0].shape
-    array = FileArray(
-        (rows, columns, wavelength.size), np.dtype(np.float32), partial(_window, path, tuple(detectors), order)
-    )
-    raw = xr.DataArray(
-        xr.Variable(("y", "x", "wavelength"), indexing.LazilyIndexedArray(array)),
-        name=" ".join(detector.path for detector in detectors),
-    )
+    shape, window = (rows, columns, wavelength.size), partial(_window, path, tuple(detectors), order)
+    unread = file_variable(("y", "x", "wavelength"), shape, np.dtype(np.float32), window)
+    raw = xr.DataArray(unread, name=" ".join(detector.path for detector in detectors))
     cube = chunk_cube(raw, chunks, whole="wavelength", path=str(path)).rename("cube")
     fwhm = np.concatenate([detector.fwhm for detector in detectors])
     return with_bands(cube, wavelength[order], "nm", path, fwhm=fwhm[order])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,29 +17,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import rasterio
-import rioxarray
 import xarray as xr
-from rasterio.enums import ColorInterp, MaskFlags
-from rasterio.errors import NotGeoreferencedWarning, RasterioError
-from rasterio.windows import Window
-from xarray.core import indexing
 
-from ..convention import STORED, stored_in_words
-from ..header import DATA_SUFFIXES, BandTags, check_envi, data_file_of_header, header_of, read_band_tags
-from ..lazy import Chunks, FileArray, chunk_cube
+from ..band_tags import BandTags, read_band_tags
+from ..convention import STORED, band_coords, rename_chunks, require_no_variable, stored_in_words
+from ..files import DATA_SUFFIXES, data_file_of_header, first_bytes, header_of, require_size, require_whole
+from ..lazy import Chunks, chunk_cube, file_variable
 
 
 def matches(path: Path, head: bytes) -> bool:
     """Any file that no other reader takes: GDAL decides."""
     return path.is_file()
-
-
-def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
-    """Open the file as `open_raster` does; a raster has no variables to choose from."""
-    if variable is not None:
-        raise ValueError(f"{path}: variable={variable!r} is for netCDF files, and this is none; leave it out")
-    return open_raster(path, chunks)
 
 
 @dataclass(frozen=True)
@@ -73,14 +61,11 @@ class Description:
     opacity: int | None = None
 
 
-def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
+def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     """Open a raster file, or the ENVI header of one, as a cube (y, x, wavelength) or (y, x, band).
-
-    See `open_cube` for the convention.
 
     Parameters
     ----------
-    path : an existing file.
     chunks : as for `open_cube`; a mapping may call the band dimension "band" or "wavelength".
 
     Raises
@@ -89,6 +74,7 @@ def open_raster(path: Path, chunks: Chunks = "auto") -> xr.DataArray:
         band metadata do not fit its bands.
     FileNotFoundError : a header without its data file.
     """
+    require_no_variable(variable, path, "this is none, leave it out")
     source = data_file_of_header(path) if path.suffix.lower() == ".hdr" else path
     return build_cube(source, describe_raster(source), chunks)
 
@@ -100,8 +86,9 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
     ----------
     source : a file that GDAL opens.
     description : from `describe_raster`, with what a reader knows better put in its place.
-    chunks : as for `open_raster`.
     """
+    import rioxarray
+
     with _quiet_rasterio():
         raw = rioxarray.open_rasterio(str(source), masked=False, mask_and_scale=False, cache=False)
     preferred = raw.encoding.get("preferred_chunks", {})
@@ -115,9 +102,7 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
             f"{source}: {raw.sizes['band']} bands and {listed.size} wavelengths; the metadata belong to another file"
         )
     dim = "band" if listed is None else "wavelength"
-    if isinstance(chunks, Mapping):
-        chunks = {"band" if name == dim else name: length for name, length in chunks.items()}
-    raw = chunk_cube(raw, chunks, whole="band", path=str(source))
+    raw = chunk_cube(raw, rename_chunks(chunks, dim, "band"), whole="band", path=str(source))
     cube = _decode(raw, description)
     if description.masked or description.opacity is not None:
         cube = cube.where(_mask(source, raw, description.opacity))
@@ -135,28 +120,25 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
 def _mask(source: Path, raw: xr.DataArray, opacity: int | None) -> xr.DataArray:
     """Which pixels (y, x) have data by the mask of the file or its band of opacity, in the blocks of `raw`."""
     shape = raw.sizes["y"], raw.sizes["x"]
-    array = FileArray(shape, np.dtype(bool), partial(_read_mask, source, opacity))
-    mask = xr.DataArray(xr.Variable(("y", "x"), indexing.LazilyIndexedArray(array)), name="mask")
+    unread = file_variable(("y", "x"), shape, np.dtype(bool), partial(_read_mask, source, opacity))
+    mask = xr.DataArray(unread, name="mask")
     blocks = None if raw.chunks is None else {dim: raw.chunksizes[dim][0] for dim in ("y", "x")}
     return chunk_cube(mask, blocks, whole="", path=str(source))
 
 
 def _read_mask(source: Path, opacity: int | None, places: tuple[slice, ...]) -> np.ndarray:
-    rows, columns = places
+    from rasterio.windows import Window
+
     with open_gdal(source) as dataset:
-        window = Window.from_slices(rows, columns)
+        window = Window.from_slices(*places)
         mask = dataset.dataset_mask(window=window) if opacity is None else dataset.read(opacity, window=window)
         return np.asarray(mask > 0)
-
-
-def _is_mask(flags: Sequence[MaskFlags]) -> bool:
-    return MaskFlags.per_dataset in flags and MaskFlags.alpha not in flags
 
 
 def _last_is_opacity(dataset: Any) -> bool:
     """Whether the last band tells the opacity of the others; that of four bands of bytes is called so by default."""
     by_default = dataset.count == 4 and dataset.dtypes[0] == "uint8"
-    return dataset.count > 1 and not by_default and dataset.colorinterp[-1] == ColorInterp.alpha
+    return dataset.count > 1 and not by_default and dataset.colorinterp[-1].name == "alpha"
 
 
 def _placed(cube: xr.DataArray) -> xr.DataArray:
@@ -192,6 +174,7 @@ def describe_raster(source: Path) -> Description:
         bands = [index for index in dataset.indexes if index != opacity]
         tags = read_band_tags(dataset, path, bands)
         units = {dataset.units[index - 1] or None for index in bands}
+        masks = dataset.mask_flag_enums
         nodata = [dataset.nodatavals[index - 1] for index in bands]
         return Description(
             tags=tags,
@@ -203,7 +186,7 @@ def describe_raster(source: Path) -> Description:
             units=units.pop() if len(units) == 1 else None,
             names=[dataset.descriptions[index - 1] for index in bands],
             indexes=bands,
-            masked=all(_is_mask(flags) for flags in dataset.mask_flag_enums),
+            masked=all({"per_dataset"} == {"per_dataset", "alpha"} & {flag.name for flag in flags} for flags in masks),
             opacity=opacity,
         )
 
@@ -211,6 +194,9 @@ def describe_raster(source: Path) -> Description:
 @contextmanager
 def open_gdal(source: Path, driver: str | None = None) -> Iterator[Any]:
     """Open a rasterio dataset without warnings of a missing place; what GDAL cannot read is a ValueError."""
+    import rasterio
+    from rasterio.errors import RasterioError
+
     try:
         with _quiet_rasterio(), rasterio.open(source, driver=driver) as dataset:
             yield dataset
@@ -221,10 +207,7 @@ def open_gdal(source: Path, driver: str | None = None) -> Iterator[Any]:
 
 def _remedy(source: Path) -> str:
     """What may help with a file that GDAL does not open, after a semicolon."""
-    start = b""
-    if source.is_file():
-        with source.open("rb") as file:
-            start = file.read(4)
+    start = first_bytes(source, 4) if source.is_file() else b""
     if not start:
         return "; the file is empty, get it anew" if source.is_file() else ""
     for mark, kind in _ARCHIVES.items():
@@ -240,17 +223,30 @@ def _remedy(source: Path) -> str:
     return "; check how it was written or copied"
 
 
+def _check_envi(dataset: Any, path: str) -> None:
+    """Raise where an ENVI header lacks what GDAL makes up, or the size of the data file contradicts it."""
+    tags = dataset.tags(ns="ENVI")
+    interleave = tags.get("interleave", "").strip()
+    if interleave.lower() not in _INTERLEAVES and dataset.count > 1:
+        wrong = f"interleave {interleave!r}, which is none of bsq, bil and bip" if interleave else "no interleave"
+        raise ValueError(f"{path}: its header has {wrong}; correct it, or copy it again")
+    if tags.get("file_compression", "0").strip() not in ("", "0"):
+        return
+    offset = tags.get("header_offset", "0").strip()
+    if not offset.isdigit():
+        raise ValueError(f"{path}: header offset holds {offset!r} where a number of bytes belongs; correct the header")
+    sizes = {"bands": dataset.count, "lines": dataset.height, "samples": dataset.width}
+    require_size(Path(path), int(offset), sizes, np.dtype(dataset.dtypes[0]).itemsize)
+
+
 def _check_tiff_size(dataset: Any, path: str) -> None:
-    held = Path(path).stat().st_size
     rows, columns = dataset.block_shapes[0]
     last = f"{-(-dataset.width // columns) - 1}_{-(-dataset.height // rows) - 1}"
     for band in (1, dataset.count):
         start = dataset.get_tag_item(f"BLOCK_OFFSET_{last}", "TIFF", bidx=band)
         length = dataset.get_tag_item(f"BLOCK_SIZE_{last}", "TIFF", bidx=band)
-        if start and length and int(start) + int(length) > held:
-            raise ValueError(
-                f"{path}: truncated, {held} bytes where band {band} ends at {int(start) + int(length)}; copy it again"
-            )
+        if start and length:
+            require_whole(Path(path), int(start) + int(length), f"band {band} ends at")
 
 
 def _check_jpeg2000_size(dataset: Any, path: str) -> None:
@@ -276,7 +272,8 @@ def _end_of_code_stream(file: BinaryIO, held: int) -> int:
 
 
 _ARCHIVES = {b"PK": "a zip archive or a spreadsheet", b"\x1f\x8b": "compressed by gzip", b"BZh": "compressed by bzip2"}
-_CHECKS = {"ENVI": check_envi, "GTiff": _check_tiff_size, "JP2OpenJPEG": _check_jpeg2000_size}
+_INTERLEAVES = frozenset({"bsq", "bil", "bip"})
+_CHECKS = {"ENVI": _check_envi, "GTiff": _check_tiff_size, "JP2OpenJPEG": _check_jpeg2000_size}
 
 
 def _decode(raw: xr.DataArray, description: Description) -> xr.DataArray:
@@ -312,26 +309,18 @@ def _label(cube: xr.DataArray, description: Description) -> xr.DataArray:
     cube = cube.drop_vars([name for name, coordinate in cube.coords.items() if "band" in coordinate.dims])
     dim = "band" if tags.wavelength is None else "wavelength"
     cube = cube.rename(band=dim) if dim != "band" else cube
-    coords: dict[str, tuple[str, np.ndarray, dict[str, str]]] = {}
+    coords = band_coords(dim, tags.unit, tags.wavelength, tags.fwhm, tags.good)
     names = np.array([name or "" for name in description.names])
-    if tags.wavelength is not None:
-        coords["wavelength"] = (dim, tags.wavelength, _attrs("wavelength", tags.unit))
-    elif (names != "").all() and len(set(names)) == names.size:
-        coords["band"] = (dim, names, _attrs("band name", None))
-    if tags.fwhm is not None:
-        coords["fwhm"] = (dim, tags.fwhm, _attrs("full width at half maximum", tags.unit))
-    if tags.good is not None:
-        coords["good"] = (dim, tags.good, _attrs("band not listed as bad", None))
+    if tags.wavelength is None and (names != "").all() and len(set(names)) == names.size:
+        coords["band"] = (dim, names, {"long_name": "band name"})
     cube = cube.assign_coords(coords)
     return cube.rio.write_coordinate_system() if cube.rio.crs and {"x", "y"} <= set(cube.coords) else cube
 
 
-def _attrs(long_name: str, unit: str | None) -> dict[str, str]:
-    return {"long_name": long_name} | ({} if unit is None else {"units": unit})
-
-
 @contextmanager
 def _quiet_rasterio() -> Iterator[None]:
+    from rasterio.errors import NotGeoreferencedWarning
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         warnings.filterwarnings("ignore", message="(Scales|Offsets) differ across bands")

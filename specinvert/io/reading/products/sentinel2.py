@@ -10,18 +10,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import xarray as xr
+from dask.array.core import normalize_chunks
 
-from ..lazy import Chunks
-from ..metadata import checked, number_of, read_xml, texts
-from ..sentinel2_bands import NAMES, SATELLITES, band_name, is_auxiliary
-
-if TYPE_CHECKING:
-    from .raster import Description
+from ....cubes import is_wavelength_name
+from ..band_tags import NAMES, SATELLITES, BandTags, band_name, is_auxiliary
+from ..convention import STORED, band_coords, checked, rename_chunks, stored_in_words
+from ..files import TIFF_MAGIC, number_of, read_xml, texts
+from ..lazy import Chunks, wanted_blocks
+from .raster import Description, build_cube, describe_raster, open_gdal
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,6 @@ _OTHER_LEVEL = "MTD_MSIL1C.xml"
 _PRODUCT = re.compile(r"S2[A-D]_MSIL(1C|2A)_\w+", re.IGNORECASE)
 _SATELLITE = re.compile(r"S(?:ENTINEL[-_ ]?)?2([A-D])(?![0-9A-Z])", re.IGNORECASE)
 _OURS = re.compile(r"SENTINEL[-_ ]?2|(?<![A-Z0-9])S2[A-D]?(?![A-Z0-9])|MSIL2A", re.IGNORECASE)
-_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _RESOLUTIONS = ("10m", "20m", "60m")
 _NODATA, _SATURATED = 0.0, 65535.0
 _QUANTIFICATION = 10_000.0
@@ -43,7 +43,7 @@ def matches(path: Path, head: bytes) -> bool:
         return path.suffix.upper() == ".SAFE" or any((path / name).exists() for name in (_METADATA, _OTHER_LEVEL))
     if path.name in (_METADATA, _OTHER_LEVEL) or (path.suffix.lower() == ".zip" and _PRODUCT.match(path.name)):
         return True
-    return head.startswith(_TIFF) and _is_stack(path)
+    return head.startswith(TIFF_MAGIC) and _is_stack(path)
 
 
 def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
@@ -58,7 +58,6 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     path : the SAFE folder or its MTD_MSIL2A.xml; or a GeoTIFF with bands called B1 or B01 to B12 and B8A, other
         layers of the product among them being left out. A GeoTIFF of integers without a scale is divided by
         10000; no offset is applied to it, and attribute `comment` says what was assumed.
-    chunks : as for `open_cube`.
     variable : "10m", "20m" (also None) or "60m", for a SAFE folder: the images of that pixel size. B08, which
         comes in 10 m alone, is averaged over the larger pixels.
 
@@ -95,9 +94,6 @@ class _Product:
 
 
 def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) -> xr.DataArray:
-    from ..convention import STORED, stored_in_words
-    from .raster import describe_raster
-
     product = _read_metadata(metadata)
     images = _images(folder, product, resolution, metadata)
     factors = {name: int(resolution[:-1]) // _pixel_size(image) for name, image in images.items()}
@@ -118,7 +114,7 @@ def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) ->
     arrays = [_block_means(band.data, factors[name]) for name, band in bands.items()]
     coords = bands[grid].coords
     cube = xr.DataArray(np.stack(arrays, axis=2), dims=("y", "x", "wavelength"), coords=coords, name="cube")
-    if isinstance(blocks, Mapping):
+    if blocks is not None:
         cube = cube.chunk(wavelength=blocks["wavelength"])
     if product.satellite not in SATELLITES and not images.keys() <= product.centres.keys():
         raise ValueError(
@@ -141,12 +137,11 @@ def _read_metadata(metadata: Path) -> _Product:
     named = {element.get("bandId"): element for element in root.iter("Spectral_Information")}
     ids = {str(i): name for i, name in enumerate(NAMES)}
     ids |= {key: name for key, element in named.items() if key and (name := band_name(element.get("physicalBand")))}
+    bands = {ids[key]: element for key, element in named.items() if key in ids}
     offsets = {
-        ids[element.get("band_id", "")]: number_of(
-            element, f"BOA_ADD_OFFSET of band {element.get('band_id')}", metadata
-        )
+        ids[key]: number_of(element, f"BOA_ADD_OFFSET of band {key}", metadata)
         for element in root.iter("BOA_ADD_OFFSET")
-        if element.get("band_id") in ids
+        if (key := element.get("band_id", "")) in ids
     }
     baseline = root.find(".//PROCESSING_BASELINE")
     if not offsets and number_of(baseline, "PROCESSING_BASELINE", metadata) >= _FIRST_OFFSET_BASELINE:
@@ -157,15 +152,11 @@ def _read_metadata(metadata: Path) -> _Product:
         offsets=offsets,
         quantification=_quantification(root, metadata),
         centres={
-            ids[key]: number_of(element.find(".//CENTRAL"), f"CENTRAL of {ids[key]}", metadata)
-            for key, element in named.items()
-            if key in ids and element.find(".//CENTRAL") is not None
+            name: number_of(centre, f"CENTRAL of {name}", metadata)
+            for name, band in bands.items()
+            if (centre := band.find(".//CENTRAL")) is not None
         },
-        widths={
-            ids[key]: width
-            for key, element in named.items()
-            if key in ids and (width := _width(element, ids[key], metadata)) is not None
-        },
+        widths={name: width for name, band in bands.items() if (width := _width(band, name, metadata)) is not None},
     )
 
 
@@ -187,10 +178,9 @@ def _width(band: ElementTree.Element, name: str, metadata: Path) -> float | None
 
 
 def _quantification(root: ElementTree.Element, metadata: Path) -> float:
-    found = root.find(".//BOA_QUANTIFICATION_VALUE")
-    value = number_of(
-        root.find(".//L2A_BOA_QUANTIFICATION_VALUE") if found is None else found, "BOA_QUANTIFICATION_VALUE", metadata
-    )
+    element = root.find(".//BOA_QUANTIFICATION_VALUE")
+    older = root.find(".//L2A_BOA_QUANTIFICATION_VALUE")
+    value = number_of(older if element is None else element, "BOA_QUANTIFICATION_VALUE", metadata)
     if value <= 0:
         raise ValueError(f"{metadata}: BOA_QUANTIFICATION_VALUE {value:g} is not positive; get the metadata anew")
     return value
@@ -203,9 +193,8 @@ def _images(folder: Path, product: _Product, resolution: str, metadata: Path) ->
         raise ValueError(f"{folder}: {len(granules)} granules; products of one tile only are read")
     listed: dict[tuple[str, str], Path] = {}
     for image in product.images:
-        found = re.search(r"_(B\d[0-9A])_(\d0m)$", image)
-        if found:
-            listed[found[1], found[2]] = folder / f"{image}.jp2"
+        if named := re.search(r"_(B\d[0-9A])_(\d0m)$", image):
+            listed[named[1], named[2]] = folder / f"{image}.jp2"
     chosen = {name: path for (name, size), path in listed.items() if size == resolution}
     if not chosen:
         raise ValueError(f"{metadata}: lists no {resolution} images of bands; get the metadata anew")
@@ -222,41 +211,26 @@ def _pixel_size(image: Path) -> int:
 
 
 def _blocks(grid: Path, count: int, chunks: Chunks) -> Any:
-    """Block lengths along y and x of the grid, and along the `count` bands; what is no choice of blocks as it is."""
-    if chunks is None or (isinstance(chunks, str) and chunks != "auto"):
-        return chunks
-    from dask import config
-    from dask.array.core import normalize_chunks
-    from dask.utils import parse_bytes
-
-    from .raster import open_gdal
-
+    """Block lengths along y and x of the grid, and along the `count` bands; None to read at once."""
+    if chunks is None:
+        return None
+    wanted = wanted_blocks(rename_chunks(chunks, "band", "wavelength"), ("y", "x", "wavelength"), "wavelength")
     with open_gdal(grid) as dataset:
         shape, stored = dataset.shape, dataset.block_shapes[0]
-    if isinstance(chunks, Mapping):
-        unknown = [name for name in chunks if name not in ("y", "x", "wavelength", "band")]
-        if unknown:
-            raise ValueError(f"chunks= names {unknown}, but the dimensions are ['y', 'x', 'wavelength']")
-        wanted = chunks.get("y", -1), chunks.get("x", -1)
-        bands = chunks.get("wavelength", chunks.get("band", -1))
-    else:
-        wanted, bands = ("auto", "auto"), -1
-    limit = parse_bytes(config.get("array.chunk-size")) // count
-    rows, columns = normalize_chunks(wanted, shape=shape, dtype=np.float32, limit=limit, previous_chunks=stored)
-    return {"y": rows, "x": columns, "wavelength": bands}
+    pixel = np.dtype((np.void, count * np.dtype(np.float32).itemsize))
+    rows, columns = normalize_chunks(wanted[:2], shape=shape, dtype=pixel, previous_chunks=stored)
+    return {"y": rows, "x": columns, "wavelength": wanted[2]}
 
 
 def _times(blocks: Any, factor: int) -> Any:
     """The same blocks on a grid whose pixels are `factor` times smaller."""
-    if not isinstance(blocks, Mapping):
-        return blocks
+    if blocks is None:
+        return None
     return {dim: tuple(length * factor for length in blocks[dim]) for dim in ("y", "x")}
 
 
 def _band(image: Path, description: Description, product: _Product, name: str, blocks: Any) -> xr.DataArray:
     """One image as reflectance (y, x)."""
-    from .raster import build_cube
-
     offset = product.offsets.get(name, 0.0)
     description = replace(
         description,
@@ -275,7 +249,7 @@ def _block_means(values: Any, factor: int) -> Any:
     if isinstance(values, np.ndarray):
         return _means(values, factor)
     chunks = tuple(tuple(length // factor for length in lengths) for lengths in values.chunks)
-    return values.map_blocks(_means, factor, chunks=chunks, dtype=values.dtype, meta=values._meta)
+    return values.map_blocks(_means, factor, chunks=chunks, dtype=values.dtype, meta=np.empty((0, 0), values.dtype))
 
 
 def _means(values: np.ndarray, factor: int) -> np.ndarray:
@@ -287,9 +261,6 @@ def _means(values: np.ndarray, factor: int) -> np.ndarray:
 
 
 def _is_stack(path: Path) -> bool:
-    from ....cubes import is_wavelength_name
-    from .raster import open_gdal
-
     try:
         with open_gdal(path) as dataset:
             names = [band_name(text) for text in dataset.descriptions]
@@ -303,10 +274,6 @@ def _is_stack(path: Path) -> bool:
 
 
 def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
-    from ..convention import rename_chunks
-    from ..header import BandTags
-    from .raster import build_cube, describe_raster, open_gdal
-
     if variable is not None:
         raise ValueError(f"{path}: variable={variable!r} chooses images of a SAFE folder, and this is a GeoTIFF")
     description = describe_raster(path)
@@ -345,8 +312,6 @@ def _with_wavelengths(
     cube: xr.DataArray, names: list[str], satellite: str, centres: Mapping[str, float], widths: Mapping[str, float]
 ) -> xr.DataArray:
     """Label the bands: by the table of the satellite, else `centres` and `widths`, else the table of Sentinel-2A."""
-    unit = {"units": "nm"}
-    coords = {"band_name": ("wavelength", np.array(names), {"long_name": "band name"})}
     if satellite not in SATELLITES and centres:
         wavelengths = np.array([centres[name] for name in names])
         told = "from the responses in the metadata"
@@ -355,11 +320,10 @@ def _with_wavelengths(
         wavelengths = np.array([table[name][0] for name in names])
         widths = {name: table[name][1] for name in names}
         told = f"from the table of {satellite if satellite in SATELLITES else 'Sentinel-2A'}"
-    if set(names) <= set(widths):
-        fwhm = np.array([widths[name] for name in names])
-        attrs = {"long_name": "full width at half maximum", "comment": told} | unit
-        coords["fwhm"] = ("wavelength", fwhm, attrs)
-    coords["wavelength"] = ("wavelength", wavelengths, {"long_name": "wavelength"} | unit)
-    cube = cube.assign_coords(coords)
+    fwhm = np.array([widths[name] for name in names]) if set(names) <= set(widths) else None
+    labels = {"band_name": ("wavelength", np.array(names), {"long_name": "band name"})}
+    cube = cube.assign_coords(labels | band_coords("wavelength", "nm", wavelengths, fwhm))
+    if fwhm is not None:
+        cube.fwhm.attrs["comment"] = told
     cube.attrs["sensor"] = satellite
     return cube

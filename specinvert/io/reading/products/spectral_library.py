@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from xarray.core import indexing
 
-from ..convention import STORED, stored_in_words, with_bands
-from ..header import BandTags, data_file_of_header, header_of, read_band_tags
-from ..lazy import Chunks, FileArray, chunk_cube
-from ..metadata import beside, first_bytes
+from ..band_tags import BandTags, read_band_tags
+from ..convention import STORED, require_no_variable, stored_in_words, with_bands
+from ..files import beside, data_file_of_header, first_bytes, header_of, require_size
+from ..lazy import Chunks, chunk_cube, file_variable
 
 NAME = "spectrum_name"
 """Coordinate along `sample` with the names of the spectra."""
@@ -90,8 +89,6 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     Parameters
     ----------
     path : the .sli file or its header, beside each other.
-    chunks : as for `open_cube`.
-    variable : None.
 
     Raises
     ------
@@ -100,8 +97,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     ValueError : the header is damaged, of another kind, without wavelengths or contradicts itself or the size of the
         file; wavelengths are repeated or in no unit of length; or numbers are of a type that is not supported.
     """
-    if variable is not None:
-        raise ValueError(f"{path}: variable={variable!r} is for netCDF files; a spectral library holds one table")
+    require_no_variable(variable, path, "a spectral library holds one table")
     header, data = _both(path)
     entries = _entries(header)
     kind = entries.get("file type", "")
@@ -120,8 +116,8 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
             f"{header}: lists no wavelengths; add them to the header, as in: wavelength = {{450, 460, ...}}"
         )
     library = _library(header, data, entries, (spectra, bands), tags)
-    array = FileArray(library.shape, library.dtype, library.window)
-    raw = xr.DataArray(xr.Variable(("sample", "wavelength"), indexing.LazilyIndexedArray(array)), name="spectra")
+    unread = file_variable(("sample", "wavelength"), library.shape, library.dtype, library.window)
+    raw = xr.DataArray(unread, name="spectra")
     table = chunk_cube(raw, chunks, whole="wavelength", path=str(data)).rename("cube")
     table = with_bands(table, tags.wavelength, tags.unit, header, fwhm=tags.fwhm, good=tags.good)
     if "spectra names" in entries:
@@ -155,8 +151,8 @@ def _both(path: Path) -> tuple[Path, Path]:
 def _kind(header: Path) -> str | None:
     """The file type that an ENVI header tells, in lower case; None where the file is no header."""
     text = header.read_bytes()
-    found = dict(_ENTRY.findall(text.decode("utf-8", "replace"))) if text[:4].upper() == b"ENVI" else {}
-    return next((value.strip().lower() for key, value in found.items() if key.lower() == "file type"), None)
+    entries = _ENTRY.findall(text.decode("utf-8", "replace")) if text[:4].upper() == b"ENVI" else []
+    return next((value.strip().lower() for key, value in reversed(entries) if key.lower() == "file type"), None)
 
 
 def _entries(header: Path) -> dict[str, str]:
@@ -178,8 +174,8 @@ def _listed(text: str) -> list[str]:
 def _count(entries: Mapping[str, str], key: str, header: Path, default: int | None = None) -> int:
     text = entries.get(key, "" if default is None else str(default))
     if not text.isdecimal():
-        found = f"{key} holds {text!r} where a number belongs" if text else f"does not tell {key!r}"
-        raise ValueError(f"{header}: {found}; correct the header")
+        wrong = f"{key} holds {text!r} where a number belongs" if text else f"does not tell {key!r}"
+        raise ValueError(f"{header}: {wrong}; correct the header")
     return int(text)
 
 
@@ -197,13 +193,7 @@ def _library(header: Path, data: Path, entries: Mapping[str, str], shape: tuple[
     stored = np.dtype(f"{'<>'[order]}{_TYPES[kind]}")
     offset = _count(entries, "header offset", header, 0)
     first_bytes(data, 1)  # or it may not be read
-    held, needed = data.stat().st_size, offset + shape[0] * shape[1] * stored.itemsize
-    if held < needed:
-        raise ValueError(f"{data}: truncated, {held} bytes where its header promises {needed}; copy it again")
-    if held - needed >= min(shape) * stored.itemsize:
-        raise ValueError(
-            f"{data}: {held} bytes where its header promises {needed}, {shape[0]} spectra (lines) of {shape[1]} bands "
-            f"(samples) of {stored.itemsize} bytes: one of these is wrong; correct the header"
-        )
+    sizes = {"spectra (lines)": shape[0], "bands (samples)": shape[1]}
+    require_size(data, offset, sizes, stored.itemsize)
     ignore = None if tags.ignore_value is None or np.isnan(tags.ignore_value) else tags.ignore_value
     return _Library(data, stored, offset, shape, ignore, 1.0 if tags.scale is None else tags.scale)
