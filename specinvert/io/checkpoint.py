@@ -15,7 +15,7 @@ from typing import Any
 import netCDF4
 import numpy as np
 
-from ..gllim.em import State
+from ..gllim.em import Checkpoint, State
 from ..gllim.model import Constraints, GLLiMParameters
 from .atomic import atomic_path, check_target
 
@@ -25,7 +25,7 @@ _LIBRARY = Lock()
 _ARRAYS = ("pi", "c", "Gamma", "A", "b", "Sigma")
 
 
-class CheckpointFile:
+class CheckpointFile(Checkpoint):
     """Keeps states of EM runs in a file.
 
     Parameters

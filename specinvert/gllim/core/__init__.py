@@ -1,6 +1,6 @@
 """What every other wing of the mathematics stands on: compiled kernels, arrays kept between blocks, threads."""
 
-from .arrays import LOG_2PI, Array, row_hash
+from .arrays import LOG_2PI, Array, Workspace, fingerprint, hold_out, row_hash
 from .kernels import (
     NEGLIGIBLE,
     accumulate_rows,
@@ -18,7 +18,6 @@ from .kernels import (
     summing,
 )
 from .threads import one_blas_thread
-from .workspace import Workspace
 
 __all__ = [
     "LOG_2PI",
@@ -31,7 +30,9 @@ __all__ = [
     "compiled",
     "expand_rows",
     "factor",
+    "fingerprint",
     "form_rows",
+    "hold_out",
     "inlined",
     "normalize_rows",
     "one_blas_thread",

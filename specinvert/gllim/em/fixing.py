@@ -1,9 +1,9 @@
-"""Parts of theta that the user gives instead of having them estimated, checked and in scaled units.
+"""What is settled before EM: parts of theta that the user gives, and groups of bands whose noise is correlated.
 
-Groups of bands whose noise is correlated, for a block-diagonal Sigma, found from the residuals of a first fit.
-
-The first fit has a diagonal Sigma. Bands are clustered by average linkage on 1 - |correlation| of its residuals, pooled
-over components: a group holds bands correlated by ``CORRELATION`` or more on average."""
+The groups, for a block-diagonal Sigma, are found from the residuals of a first fit with a diagonal Sigma. Bands are
+clustered by average linkage on 1 - |correlation|, pooled over components: a group holds bands correlated by
+``CORRELATION`` or more on average.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..core import Array
-from ..model import FIXABLE, Constraints, GLLiMParameters, Scaling
-from .chunks import Chunk
+from ..model import DIAG, FIXABLE, Constraints, GLLiMParameters, Scaling
 from .em import Problem, Stopping, run_em
 from .initialize import Start
-from .maximization import Fixed, Moments, regression
+from .maximization import ComponentMoments, Fixed, regression
+from .source import Chunk
 
 EQUAL = 1e-9
 """Greatest difference, relative to the largest entry, of a given Sigma from one that has the structure asked for."""
@@ -110,7 +110,7 @@ def _noise(given: Array, constraints: Constraints, scaling: Scaling, n_component
     compact = np.ascontiguousarray(structure.compact(dense))
     if np.abs(structure.dense(compact, n_bands) - dense).max() > EQUAL * np.abs(dense).max():
         raise ValueError(f"fixed Sigma has not the structure of sigma={constraints.sigma!r}: ask for another")
-    return structure.rescale(compact, 1.0 / scaling.spectra_scale)
+    return structure.rescale(compact, 1.0 / scaling.spectra_scale)[1]
 
 
 CORRELATION = 0.5
@@ -121,17 +121,16 @@ ITERATIONS = 20
 
 def find_blocks(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> tuple[int, ...]:
     """The group (D,) of each band. One D x D array is formed; the same data and start give the same groups."""
-    constraints = replace(problem.constraints, sigma="diag", sigma_blocks=None)
     stopping = Stopping(min(problem.stopping.max_iter, ITERATIONS), problem.stopping.tol)
-    first = replace(problem, constraints=constraints, stopping=stopping, algorithm="general")
+    first = replace(problem, stopping=stopping, algorithm="general").constrained(sigma=DIAG.name, sigma_blocks=None)
     theta = run_em(first, start, fixed).parameters
     sums = first.expectation(problem.scaling.inverse().to_user(theta))
-    squares = problem.source.sum(_second_moments, problem.scaling, len(problem.floor.spectra))
-    moments = Moments.of(sums, constraints.intercept)
-    maps = regression(moments, constraints, problem.floor)
+    squares = problem.source.sum(_second_moments, problem.scaling, len(problem.rules.spectra))
+    moments = ComponentMoments.of(sums, first.constraints.intercept)
+    A = regression(moments, first.rules)
     explained = np.einsum("k,kd,ke->de", moments.share, moments.y, moments.y)
-    slopes = 2.0 * moments.xy - moments.xx @ maps.transpose(0, 2, 1)
-    explained += np.einsum("k,kdl,kle->de", moments.share, maps, slopes)
+    slopes = 2.0 * moments.xy - moments.xx @ A.transpose(0, 2, 1)
+    explained += np.einsum("k,kdl,kle->de", moments.share, A, slopes)
     return groups(squares / sums.total - 0.5 * (explained + explained.T))
 
 

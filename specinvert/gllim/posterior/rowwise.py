@@ -8,7 +8,6 @@ C H^-1 C', H = I + C' A' P A C; the squared distance is (r - A C u)' P (r - A C 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from ..core import LOG_2PI, Array, compiled, inlined, normalize_rows, solve, summing
 from ..mixtures import Mixture
-from ..model import Bands, Correlated, GLLiMParameters
+from ..model import GLLiMParameters
 from .forward import Prior, log_sum
 
 
@@ -338,7 +337,7 @@ def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: A
     covariances = np.empty((n, n_components, size, size))
     means = np.einsum("krq,nq->nkr", prior.mean, x)
     distance, log_det, u, inverse = np.empty(n), np.empty(n), np.empty((n, size)), np.empty((n, size, size))
-    for k, (own, turn) in enumerate(_variances(theta)):
+    for k, (own, turn) in enumerate(theta.structure.axes(theta.Sigma, theta.n_bands)):
         regression = prior.regression[k].T.copy()
         regression[-1] -= shift
         maps = root[k].T @ prior.maps[k].T
@@ -354,32 +353,3 @@ def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: A
     total = np.empty(n)
     normalize_rows(log_joint, total)
     return RowPosterior(Mixture(log_joint, means, covariances), total - log_sum(log_prior), squared)
-
-
-Turn = Callable[[Array], Array]
-
-
-def _variances(theta: GLLiMParameters) -> Iterator[tuple[Array, Turn | None]]:
-    """Variances (D,) of each component, and what turns rows (n, D) to the axes on which they are those of Sigma."""
-    structure = theta.structure
-    for sigma in theta.Sigma:
-        if isinstance(structure, Correlated):
-            yield _turned([(bands, own[0]) for bands, own in structure.split(sigma[None])], theta.n_bands)
-        else:
-            yield np.broadcast_to(sigma, (theta.n_bands,)).copy(), None
-
-
-def _turned(parts: Sequence[tuple[Bands, Array]], n_bands: int) -> tuple[Array, Turn]:
-    """Eigenvalues (D,) of a covariance given in its blocks, and what turns rows to their eigenvectors."""
-    found = [(bands, *np.linalg.eigh(own)) for bands, own in parts]
-    variances = np.empty(n_bands)
-    for bands, values, _ in found:
-        variances[bands] = values
-
-    def turn(rows: Array) -> Array:
-        turned = np.empty(rows.shape)
-        for bands, _, vectors in found:
-            turned[:, bands] = rows[:, bands] @ vectors
-        return turned
-
-    return variances, turn

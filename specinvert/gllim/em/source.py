@@ -163,6 +163,10 @@ class DataMoments:
     spectra: Moments
     parameters: Moments
 
+    def arrays(self) -> list[Array]:
+        """All arrays: what tells one training set from another."""
+        return [values for part in (self.spectra, self.parameters) for values in part.arrays()]
+
     def __add__(self, other: DataMoments) -> DataMoments:
         return DataMoments(self.spectra + other.spectra, self.parameters + other.parameters)
 
