@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from .core import Array, hold_out, one_blas_thread
 from .em import Chunk, ChunkSource, DataMoments, Fixed, Settings, Stopping, problem_of, run_em
-from .model import GLLiMParameters, n_free_parameters
+from .model import GLLiMParameters
 from .posterior import ForwardTerms, log_tail, posterior_blocks
 
 LEVEL = 0.01
@@ -56,8 +56,7 @@ def held_out_tails(
         return None
     share = min(max(LEAST_HELD_OUT, min(ROWS, n_rows // 10)) / n_rows, 0.5)
     theta = thetas[0]
-    free = n_free_parameters(theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints)
-    refit = free > NEGLIGIBLE_FIT * n_rows * theta.n_bands
+    refit = theta.n_free > NEGLIGIBLE_FIT * n_rows * theta.n_bands
     held = source.where(partial(_chosen, share=share)).sample(2 * ROWS)
     if not len(held):
         return None

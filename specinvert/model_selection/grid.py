@@ -126,7 +126,7 @@ class GridJob:
             values = dict.fromkeys(NUMBERS, np.nan) | {"seconds": perf_counter() - begun}
             return Fitted(values, nothing, failure=str(error))
         fit = training.fit
-        likelihood, n_free, total = fit.log_likelihoods[-1], fit.n_free, fit.total_weight
+        likelihood, n_free, total = fit.log_likelihoods[-1], fit.parameters.n_free, fit.total_weight
         with one_blas_thread():
             scores = self.data.source.sum(partial(_score, fit.parameters))
             held = None if self.held_out is None else self.held_out.sum(self._held_out_score(fit.parameters))

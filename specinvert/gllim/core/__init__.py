@@ -3,6 +3,8 @@
 from .arrays import LOG_2PI, Array, Workspace, fingerprint, hold_out, row_hash
 from .kernels import (
     NEGLIGIBLE,
+    Coarse,
+    Expansion,
     accumulate_rows,
     accumulate_squares,
     centre_rows,
@@ -11,6 +13,7 @@ from .kernels import (
     factor,
     form_rows,
     inlined,
+    latent_mean,
     normalize_rows,
     prior_rows,
     scale_rows,
@@ -23,6 +26,8 @@ __all__ = [
     "LOG_2PI",
     "NEGLIGIBLE",
     "Array",
+    "Coarse",
+    "Expansion",
     "Workspace",
     "accumulate_rows",
     "accumulate_squares",
@@ -34,6 +39,7 @@ __all__ = [
     "form_rows",
     "hold_out",
     "inlined",
+    "latent_mean",
     "normalize_rows",
     "one_blas_thread",
     "prior_rows",

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model import FULL, Constraints, GLLiMParameters, Scaling, bic, n_free_parameters
+from ..model import FULL, Constraints, GLLiMParameters, Scaling, bic
 from .initialize import Start, marginal_maximization, start_statistics
 from .maximization import Fixed, Kept, Rules, maximization
 from .source import ChunkSource
@@ -60,17 +60,9 @@ class Fit:
         return len(self.log_likelihoods)
 
     @property
-    def n_free(self) -> int:
-        """Free parameters of the model."""
-        theta = self.parameters
-        return n_free_parameters(
-            theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints
-        )
-
-    @property
     def bic(self) -> float:
         """Bayesian information criterion on the training data."""
-        return bic(self.log_likelihoods[-1], self.n_free, self.total_weight)
+        return bic(self.log_likelihoods[-1], self.parameters.n_free, self.total_weight)
 
 
 @dataclass(frozen=True)

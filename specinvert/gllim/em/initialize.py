@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,21 +39,15 @@ MAX_PRODUCTS = 200
 SMALLEST_BASIS = 96
 
 
-class Start(Protocol):
-    """Gives the rows of a chunk, in scaled units, their first responsibilities (n, K)."""
-
-    def responsibilities(self, chunk: Chunk) -> Array:
-        """Rows that sum to one."""
+Start = Callable[[Chunk], Array]
+"""Gives the rows of a chunk, in scaled units, their first responsibilities (n, K)."""
 
 
-class GivenResponsibilities:
+def given_responsibilities(chunk: Chunk) -> Array:
     """The responsibilities that the chunk carries."""
-
-    def responsibilities(self, chunk: Chunk) -> Array:
-        """As given."""
-        if chunk.responsibilities is None:
-            raise ValueError("the training data carry no responsibilities")
-        return np.asarray(chunk.responsibilities, dtype=np.float64)
+    if chunk.responsibilities is None:
+        raise ValueError("the training data carry no responsibilities")
+    return np.asarray(chunk.responsibilities, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,7 @@ class NearestCentre:
     features: Features
     centres: Array
 
-    def responsibilities(self, chunk: Chunk) -> Array:
+    def __call__(self, chunk: Chunk) -> Array:
         """One-hot rows; the expanded square serves, being compared within a row only."""
         distance = (self.centres**2).sum(axis=1) - 2.0 * self.features(chunk) @ self.centres.T
         return np.eye(len(self.centres))[distance.argmin(axis=1)]
@@ -99,25 +93,20 @@ class NearestCentre:
 
 @dataclass(frozen=True)
 class FittedMixture:
-    """Responsibilities of a Gaussian mixture fitted by scikit-learn."""
+    """The posterior probabilities of a Gaussian mixture fitted by scikit-learn."""
 
     features: Features
     mixture: Any
 
-    def responsibilities(self, chunk: Chunk) -> Array:
-        """Posterior probabilities of the mixture's components."""
+    def __call__(self, chunk: Chunk) -> Array:
+        """Rows that sum to one."""
         if len(chunk) == 0:
             return np.zeros((0, self.mixture.n_components))
         return np.asarray(self.mixture.predict_proba(self.features(chunk)))
 
 
 def find_start(
-    name: str,
-    n_components: int,
-    source: ChunkSource,
-    scaling: Scaling,
-    variances: tuple[Array, Array],
-    seed: int,
+    name: str, n_components: int, source: ChunkSource, scaling: Scaling, variances: tuple[Array, Array], seed: int
 ) -> Start:
     """The start of a name in :data:`STARTS`; ``variances`` of parameters and spectra in scaled units.
 
@@ -193,7 +182,7 @@ class PrincipalGrid:
 
 def start_statistics(start: Start, structure: Structure, prior: Fixed, chunk: Chunk) -> SufficientStatistics:
     """Sums for a first M-step straight from responsibilities, latents having their prior moments in each component."""
-    weights = start.responsibilities(chunk) * chunk.weights[:, None]
+    weights = start(chunk) * chunk.weights[:, None]
     n_t, n_bands, n_w = chunk.parameters.shape[1], chunk.spectra.shape[1], prior.dimension
     prior_of_w = LatentPosterior(prior.mean, np.zeros_like(prior.covariance), prior.covariance)
     accumulator = Accumulator(structure, prior_of_w, n_t, n_bands)
@@ -255,13 +244,9 @@ class _ResidualProduct:
 
 
 def _residual_product(
-    start: Start,
-    theta: GLLiMParameters,
-    kept: NDArray[np.intp],
-    basis: Array,
-    chunk: Chunk,
+    start: Start, theta: GLLiMParameters, kept: NDArray[np.intp], basis: Array, chunk: Chunk
 ) -> _ResidualProduct:
-    weights = (start.responsibilities(chunk) * chunk.weights[:, None])[:, kept]
+    weights = (start(chunk) * chunk.weights[:, None])[:, kept]
     trace, product = np.zeros(len(basis)), np.zeros(basis.shape)
     for k, directions in enumerate(basis):
         rows = np.flatnonzero(weights[:, k] > 0.0)
@@ -273,12 +258,7 @@ def _residual_product(
 
 
 def leading_residuals(
-    source: ChunkSource,
-    scaling: Scaling,
-    start: Start,
-    theta: GLLiMParameters,
-    kept: NDArray[np.intp],
-    n_leading: int,
+    source: ChunkSource, scaling: Scaling, start: Start, theta: GLLiMParameters, kept: NDArray[np.intp], n_leading: int
 ) -> tuple[Array, Array, Array]:
     """Leading eigenvalues (K, p), eigenvectors (K, D, p) and trace (K,) of C_k = sum_n (r_nk / r_k) u u'.
 

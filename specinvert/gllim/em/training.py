@@ -21,10 +21,10 @@ from sklearn.utils import check_random_state
 from ..core import Array, fingerprint, one_blas_thread
 from ..model import AUTO, Constraints, GLLiMParameters, Scaling, few_samples
 from .em import ALGORITHMS, Fit, Problem, State, Stopping, run_em
-from .fixing import check_names, find_blocks, fixed_parts
-from .initialize import STARTS, GivenResponsibilities, PrincipalGrid, Start, find_start
+from .fixing import as_array, as_covariances, check_names, find_blocks, fixed_parts
+from .initialize import STARTS, PrincipalGrid, Start, find_start, given_responsibilities
 from .maximization import Fixed, Rules
-from .source import ChunkSource, DataMoments, moments_of
+from .source import ChunkSource, DataMoments, brief, moments_of
 
 logger = logging.getLogger(__name__)
 
@@ -285,7 +285,7 @@ def _starts(
     problem: Problem, settings: Settings, moments: DataMoments, n_responsibilities: int | None
 ) -> Sequence[Start | GLLiMParameters]:
     if n_responsibilities is not None:
-        return [GivenResponsibilities()]
+        return [given_responsibilities]
     if isinstance(settings.init, GLLiMParameters):
         _check_warm_start(settings, moments)
         return [settings.init]
@@ -326,11 +326,7 @@ def _check_warm_start(settings: Settings, moments: DataMoments) -> None:
 
 
 def _fixed(
-    settings: Settings,
-    problem: Problem,
-    start: Start | GLLiMParameters,
-    n_latent: int,
-    n_responsibilities: int | None,
+    settings: Settings, problem: Problem, start: Start | GLLiMParameters, n_latent: int, n_responsibilities: int | None
 ) -> Fixed:
     """What the settings, or the theta of a warm start, say that is not estimated, in scaled units."""
     given = partial(fixed_parts, settings.fixed, settings.constraints, problem.scaling)
@@ -340,30 +336,13 @@ def _fixed(
     n_components = n_responsibilities or settings.n_components
     parts = given(n_components)
     standard = Fixed.standard(n_components, n_latent)
-    mean = _moment("latent_mean", settings.latent_mean, standard.mean)
-    covariance = _moment("latent_covariance", settings.latent_covariance, standard.covariance)
-    off = np.abs(covariance - covariance.transpose(0, 2, 1)).max(initial=0.0)
-    least = np.linalg.eigvalsh(covariance).min(initial=np.inf)
-    if off > 1e-9 * np.abs(covariance).max(initial=0.0) or not least > 0:
-        raise ValueError(
-            f"latent_covariance must be symmetric and positive definite, it is off by {off:g} and has an eigenvalue "
-            f"of {least:g}"
-        )
+    mean, covariance = standard.mean, standard.covariance
+    if settings.latent_mean is not None:
+        mean = as_array(f"latent_mean={brief(settings.latent_mean)}", settings.latent_mean, mean.shape)
+    if settings.latent_covariance is not None:
+        what = f"latent_covariance={brief(settings.latent_covariance)}"
+        covariance = as_covariances(what, settings.latent_covariance, covariance.shape)
     return Fixed(mean, covariance, parts)
-
-
-def _moment(name: str, given: Any, standard: Array) -> Array:
-    """A fixed moment of the latents as it is given, broadcast to one a component; the standard one where it is not."""
-    if given is None:
-        return standard
-    try:
-        moment = np.broadcast_to(np.asarray(given, dtype=np.float64), standard.shape)
-    except (TypeError, ValueError):
-        shown = " ".join(repr(given).split())[:60]
-        raise ValueError(f"{name}={shown} must be numbers that broadcast to {standard.shape}") from None
-    if not np.isfinite(moment).all():
-        raise ValueError(f"{name} holds NaN or infinite values")
-    return moment
 
 
 ALTERNATING = ("kmeans", "kmeans-joint")

@@ -47,7 +47,7 @@ def marginal_step(
     def step(kept: Kept) -> GLLiMParameters:
         own, given = sums.keep(kept), fixed.keep(kept)
         moments = ComponentMoments.of(own)
-        # M-regression-step: weights of all samples are B_k^-1, so the least squares of A_t and b do not depend on it
+        # M-regression-step: all samples have covariance B_k, so the least squares of A_t and b do not depend on it
         A_t = regression(moments, rules)
         C = moments.residual(A_t, FULL)
         try:

@@ -1,7 +1,7 @@
 """What a model is: theta, the structures of its covariances, constraints, and what may be asked of them."""
 
 from .constraints import FIXABLE, Constraints
-from .covariance import AUTO, DIAG, ISO, KINDS, STRUCTURES
+from .covariance import AUTO, DIAG, ISO
 from .criteria import aic, bic, few_samples, icl, n_free_parameters
 from .parameters import GLLiMParameters
 from .residuals import TILE_ROWS, LogJoint
@@ -14,9 +14,7 @@ __all__ = [
     "FIXABLE",
     "FULL",
     "ISO",
-    "KINDS",
     "SINGULAR",
-    "STRUCTURES",
     "TILE_ROWS",
     "Constraints",
     "GLLiMParameters",

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from .covariance import AUTO, KINDS, STRUCTURES, structure_of
-from .structure import Structure
+from .covariance import AUTO, Block, Diag, Iso
+from .structure import Full, Structure
 
+KINDS: Mapping[str, type[Structure]] = {kind.name: kind for kind in (Full, Diag, Iso, Block)}
+"""All structures of Sigma by name."""
+STRUCTURES: Mapping[str, Structure] = {name: kind.of(None) for name, kind in KINDS.items() if not kind.needs_blocks}
+"""The structures that a name alone tells, those of Gamma too."""
 FLAT = "flat"
 """The ``gamma`` that is no prior."""
 FIXABLE = ("pi", "c", "Gamma", "Sigma")
 """Parts of theta that may be given instead of estimated."""
+
+
+@lru_cache(maxsize=64)
+def structure_of(name: str, blocks: tuple[int, ...] | None = None) -> Structure:
+    """The structure of a name; "block" needs the group (D,) of each band."""
+    return STRUCTURES[name] if blocks is None else KINDS[name].of(blocks)
 
 
 @dataclass(frozen=True)
@@ -49,10 +61,7 @@ class Constraints:
     fixed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, value, accepted in (
-            ("sigma", self.sigma, KINDS),
-            ("gamma", self.gamma, (*STRUCTURES, FLAT)),
-        ):
+        for name, value, accepted in (("sigma", self.sigma, KINDS), ("gamma", self.gamma, (*STRUCTURES, FLAT))):
             if not isinstance(value, str) or value not in accepted:
                 raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
         for name in ("tied_sigma", "tied_pi", "tied_maps", "intercept"):

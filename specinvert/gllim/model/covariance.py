@@ -1,4 +1,4 @@
-"""The covariance structures, looked up by name.
+"""The covariance structures.
 
 ==========  ===========  ==========================
 name        compact      covariance
@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 
 from ..core import Array, accumulate_squares
 from .residuals import TILE_ROWS, Basis, Expanded, LogJoint
-from .structure import FULL, SINGULAR, Axes, Correlated, Full, Structure
+from .structure import FULL, SINGULAR, Axes, Correlated, Structure
 
 AUTO = "auto"
 """The ``sigma_blocks`` that training finds."""
@@ -286,13 +285,3 @@ def _labels_of_lists(given: Iterable[Any]) -> Iterable[int]:
 
 
 DIAG, ISO = Diag(), Iso()
-KINDS: Mapping[str, type[Structure]] = {kind.name: kind for kind in (Full, Diag, Iso, Block)}
-"""All structures of Sigma by name."""
-STRUCTURES: Mapping[str, Structure] = {name: kind.of(None) for name, kind in KINDS.items() if not kind.needs_blocks}
-"""The structures that a name alone tells, those of Gamma too."""
-
-
-@lru_cache(maxsize=64)
-def structure_of(name: str, blocks: tuple[int, ...] | None = None) -> Structure:
-    """The structure of a name; "block" needs the group (D,) of each band."""
-    return STRUCTURES[name] if blocks is None else KINDS[name].of(blocks)

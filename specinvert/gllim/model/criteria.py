@@ -6,23 +6,21 @@ The paper chooses L_w by BIC (section "Latent Dimension Estimation Using BIC").
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .constraints import Constraints
-from .parameters import GLLiMParameters
+
+if TYPE_CHECKING:
+    from .parameters import GLLiMParameters
 
 SAMPLES_PER_COLUMN = 3
 """Samples that a component needs, for each column of its affine map, to leave a noise to estimate."""
 
 
 def n_free_parameters(
-    n_components: int,
-    n_bands: int,
-    n_parameters: int,
-    n_latent: int,
-    constraints: Constraints,
-    rotations: bool = True,
+    n_components: int, n_bands: int, n_parameters: int, n_latent: int, constraints: Constraints, rotations: bool = True
 ) -> int:
     """Dimension of theta, D(theta), as the paper counts it.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..core import Array
 from .constraints import Constraints
+from .criteria import n_free_parameters
 from .structure import FULL, Structure
 
 
@@ -85,6 +86,11 @@ class GLLiMParameters:
     def n_parameters(self) -> int:
         """L_t."""
         return self.A.shape[2] - self.n_latent
+
+    @property
+    def n_free(self) -> int:
+        """Free parameters, as the paper counts them."""
+        return n_free_parameters(self.n_components, self.n_bands, self.n_parameters, self.n_latent, self.constraints)
 
     def arrays(self) -> dict[str, Array]:
         """The arrays by name, as they are: what a file, a token or a hash of the model has to hold."""

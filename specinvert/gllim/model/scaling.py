@@ -36,14 +36,7 @@ class Moments:
             return cls(len(values), 0.0, nothing, nothing, nothing + np.inf, nothing - np.inf)
         mean = weights @ values / total
         counted = values[weights > 0]
-        return cls(
-            len(values),
-            total,
-            mean,
-            weights @ (values - mean) ** 2,
-            counted.min(axis=0),
-            counted.max(axis=0),
-        )
+        return cls(len(values), total, mean, weights @ (values - mean) ** 2, counted.min(axis=0), counted.max(axis=0))
 
     def __add__(self, other: Moments) -> Moments:
         total = self.weight + other.weight
@@ -66,14 +59,6 @@ class Moments:
     def arrays(self) -> tuple[Array, ...]:
         """Mean, squared deviations, least and greatest value of each column."""
         return self.mean, self.squared, self.low, self.high
-
-    def split(self, n: int) -> tuple[Moments, Moments]:
-        """Moments of the first n columns, and of the others."""
-        first, second = (
-            Moments(self.n_rows, self.weight, *(values[part] for values in self.arrays()))
-            for part in (slice(None, n), slice(n, None))
-        )
-        return first, second
 
 
 @dataclass(frozen=True)

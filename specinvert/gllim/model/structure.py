@@ -24,7 +24,7 @@ Axes = Iterator[tuple[Array, Turn | None]]
 class Structure(ABC):
     """What the algorithm needs of K covariances of size D x D that share a structure, in a compact form of its own.
 
-    A structure is a class of this kind and its entry in :data:`.covariance.KINDS`. Operations that may leave the
+    A structure is a class of this kind and its entry in :data:`.constraints.KINDS`. Operations that may leave the
     structure return the one that they lead to, with the covariances in its compact form.
     """
 
@@ -148,7 +148,6 @@ class Correlated(Structure):
         """Each group's bands (m,) and covariances (K, m, m)."""
 
     def axes(self, compact: Array, n_bands: int) -> Axes:
-        """The eigenvectors of each covariance."""
         for k in range(len(compact)):
             parts = [(bands, *np.linalg.eigh(own[0])) for bands, own in self.split(compact[k : k + 1])]
             variances = np.empty(n_bands)
@@ -164,7 +163,6 @@ class Correlated(Structure):
             yield variances, turn
 
     def whiten(self, compact: Array, columns: Array) -> Array:
-        """By the Cholesky factors of the groups."""
         whitened = np.empty(columns.shape)
         for bands, own in self.split(compact):
             factors, parts = np.linalg.cholesky(own), columns[:, bands]
@@ -172,7 +170,6 @@ class Correlated(Structure):
         return whitened
 
     def log_joint(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> LogJoint:
-        """Residuals are formed, and whitened by the Cholesky factors of the groups."""
         factors = [(bands, np.linalg.cholesky(own)) for bands, own in self.split(compact)]
 
         def whiten(residual: Array, k: int) -> Array:

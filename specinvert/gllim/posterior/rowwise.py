@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import LOG_2PI, Array, compiled, inlined, normalize_rows, solve, summing
+from ..core import LOG_2PI, Array, compiled, factor, inlined, latent_mean, normalize_rows, solve, summing
 from ..mixtures import Mixture
 from ..model import GLLiMParameters
 from .forward import Prior, log_sum
@@ -29,9 +29,7 @@ def component_mean(n: int, k: int, i: int, latent: Array, x: Array, root: Array,
     value = 0.0
     for q in range(x.shape[1]):
         value += prior_mean[k, i, q] * x[n, q]
-    for j in range(i + 1):
-        value += root[k, i, j] * latent[n, j, k]
-    return value
+    return latent_mean(n, k, i, latent, root, value)
 
 
 @compiled
@@ -208,20 +206,6 @@ def normal_row(residual: Array, precision: Array, maps: Array, weighted: Array, 
             normal[i, j] = total
 
 
-@compiled
-def factor_row(lower: Array) -> float:
-    """Cholesky factor of a symmetric matrix (r, r) in its own lower half; the log determinant of the matrix."""
-    logs = 0.0
-    for i in range(len(lower)):
-        for j in range(i + 1):
-            total = lower[i, j]
-            for m in range(j):
-                total -= lower[i, m] * lower[j, m]
-            lower[i, j] = np.sqrt(total) if i == j else total / lower[j, j]
-        logs += 2.0 * np.log(lower[i, i])
-    return logs
-
-
 @summing
 def distance_row(residual: Array, precision: Array, maps: Array, u: Array) -> float:
     """(residual - u maps) P (residual - u maps)' + u'u; ``residual`` is overwritten."""
@@ -263,12 +247,15 @@ def solve_rows(
         for d in range(n_bands):
             residual[d] = spectra[n, d]
         for i in range(len(regression)):
-            factor = x[n, i]
             for d in range(n_bands):
-                residual[d] -= factor * regression[i, d]
+                residual[d] -= x[n, i] * regression[i, d]
         logs = precision_row(own, added[n], valid[n], scale, precision)
         normal_row(residual, precision, maps, weighted, lower, u[n])
-        log_det[n] = logs + factor_row(lower)
+        factor(lower, lower)
+        extra = 0.0
+        for i in range(size):
+            extra += 2.0 * np.log(lower[i, i])
+        log_det[n] = logs + extra
         solve(lower, u[n], u[n])
         for i in range(size):
             for j in range(size):

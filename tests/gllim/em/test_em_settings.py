@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from specinvert.gllim import GLLiM
 from specinvert.gllim.em.initialize import STARTS
-from specinvert.gllim.model.covariance import KINDS
+from specinvert.gllim.model.constraints import KINDS
 from specinvert.gllim.model.scaling import Scaling
 from strategies import (
     BARE,

@@ -7,7 +7,7 @@ import pytest
 
 from specinvert.gllim.em.source import Chunk
 from specinvert.gllim.em.statistics import Accumulator, LatentPosterior, SufficientStatistics
-from specinvert.gllim.model.covariance import STRUCTURES
+from specinvert.gllim.model.constraints import STRUCTURES
 
 N_COMPONENTS, N_BANDS, N_PARAMETERS, N_LATENT = 3, 5, 2, 1
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import reference
 from specinvert.gllim import Constraints, GLLiM, GLLiMParameters
 from specinvert.gllim.em.fixing import CORRELATION, groups
-from specinvert.gllim.model.covariance import FULL, STRUCTURES, Block, structure_of
+from specinvert.gllim.model.constraints import STRUCTURES, structure_of
+from specinvert.gllim.model.covariance import FULL, Block
 from specinvert.gllim.model.criteria import n_free_parameters
 from specinvert.gllim.posterior.forward import ForwardTerms
 from specinvert.gllim.posterior.posterior import Given, posterior_blocks

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from specinvert.gllim.core.arrays import Workspace
 from specinvert.gllim.core.kernels import NEGLIGIBLE, normalize_rows
-from specinvert.gllim.model.covariance import KINDS, STRUCTURES
+from specinvert.gllim.model.constraints import KINDS, STRUCTURES
 from specinvert.gllim.model.structure import SINGULAR, Structure, update_prior
 from strategies import SEEDS, SIGMAS, assert_near, covariances
 
