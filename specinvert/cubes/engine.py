@@ -23,7 +23,7 @@ from ..flags import NODATA
 from ..gllim import level_with_noise
 from ..gllim.core import one_blas_thread
 from ..gllim.em import available_cpus
-from ..gllim.model import GLLiMParameters, with_noise
+from ..gllim.model import GLLiMParameters
 from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, Given, estimates
 from ..gllim.transforms import Transforms
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less
@@ -102,7 +102,7 @@ class BlockInverter:
         """The members prepared for complete spectra, once a process."""
         variance = self.conditions.variance
         members = self.predictor.members
-        return [ForwardTerms.of(m if variance is None else with_noise(m, variance)) for m in members]
+        return [ForwardTerms.of(m if variance is None else m.with_noise(variance)) for m in members]
 
     @cached_property
     def _levels(self) -> dict[bytes, float]:

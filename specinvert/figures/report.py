@@ -326,12 +326,6 @@ _SCORES = {
     "n": "pairs",
 }
 _SHARES = ("coverage_50", "coverage_90", "coverage_95", "calibration_error")
-_STRUCTURES = {
-    "iso": "one variance for all bands",
-    "diag": "a variance for each band",
-    "block": "a covariance for each group of bands",
-    "full": "a full covariance",
-}
 
 
 def _model_facts(model: Model) -> Facts:
@@ -349,7 +343,7 @@ def _model_facts(model: Model) -> Facts:
         ("Spectra", f"{model.spectra_name}{f' ({units})' if units else ''}, {_bands(model)}"),
         ("Components", f"{theta.n_components}{removed}{members}"),
         ("Latent dimensions", _latent(model)),
-        ("Noise model", f"{_STRUCTURES[constraints.sigma]}{tied}"),
+        ("Noise model", f"{constraints.kind.text}{tied}"),
         ("Noise (std)", f"{_spread(deviation)}{f' {units}' if units else ''}"),
         ("Training", f"{model.n_samples:,} samples{_added_noise(model, units)}"),
         ("Iterations", f"{len(model.log_likelihoods)}, {'converged' if model.converged else 'not converged'}"),

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from .core import Array, one_blas_thread, row_hash
+from .core import Array, hold_out, one_blas_thread
 from .em import Chunk, ChunkSource, DataMoments, Fixed, Settings, Stopping, problem_of, run_em
-from .model import GLLiMParameters, n_free_parameters, with_noise
+from .model import GLLiMParameters
 from .posterior import ForwardTerms, log_tail, posterior_blocks
 
 LEVEL = 0.01
@@ -56,8 +56,7 @@ def held_out_tails(
         return None
     share = min(max(LEAST_HELD_OUT, min(ROWS, n_rows // 10)) / n_rows, 0.5)
     theta = thetas[0]
-    free = n_free_parameters(theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints)
-    refit = free > NEGLIGIBLE_FIT * n_rows * theta.n_bands
+    refit = theta.n_free > NEGLIGIBLE_FIT * n_rows * theta.n_bands
     held = source.where(partial(_chosen, share=share)).sample(2 * ROWS)
     if not len(held):
         return None
@@ -86,8 +85,8 @@ def level_with_noise(thetas: Sequence[GLLiMParameters], spectra: Array, log_leve
     else:
         noisy = spectra + z * np.sqrt(noise)
     plain = _level(np.stack([_tails(theta, spectra) for theta in thetas], axis=1))
-    found = _level(np.stack([_tails(with_noise(theta, noise), noisy) for theta in thetas], axis=1))
-    return found * max(log_level / plain, 1.0)
+    level = _level(np.stack([_tails(theta.with_noise(noise), noisy) for theta in thetas], axis=1))
+    return level * max(log_level / plain, 1.0)
 
 
 def _level(tails: Array) -> float:
@@ -101,23 +100,21 @@ def _without(
     """A few iterations on from theta, on the rows not held out."""
     rest = source.where(partial(_chosen, share=share, others=True))
     problem = replace(problem_of(rest, settings, moments), stopping=Stopping(ITERATIONS, 0.0))
-    problem = replace(problem, constraints=replace(problem.constraints, sigma_blocks=theta.constraints.sigma_blocks))
+    problem = problem.constrained(sigma_blocks=theta.constraints.sigma_blocks)
     with one_blas_thread():
         fixed = Fixed.of(problem.scaling.inverse().to_user(theta))
         return run_em(problem, theta, fixed, level=logging.DEBUG).parameters
 
 
 def _tails(theta: GLLiMParameters, spectra: Array) -> Array:
-    found = np.empty(len(spectra))
+    tails = np.empty(len(spectra))
     with one_blas_thread():
         for block in posterior_blocks(ForwardTerms.of(theta), spectra):
-            found[block.rows] = log_tail(block.posterior.weights, block.posterior.distances(), block.n_valid)
-    return found
+            tails[block.rows] = log_tail(block.posterior.weights, block.posterior.distances(), block.n_valid)
+    return tails
 
 
 def _chosen(chunk: Chunk, share: float, others: bool = False) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Rows to hold out, by a hash of their values: the same in any order and chunks, copies together."""
-    first = np.asarray(chunk.spectra[:, :: max(1, chunk.spectra.shape[1] // 8)], dtype=np.float64)
-    state = row_hash(np.concatenate([chunk.parameters, first], axis=1))
-    found = state < np.uint64(share * 2.0**64)
-    return ~found if others else found
+    held = hold_out(share, chunk.parameters, chunk.spectra[:, :: max(1, chunk.spectra.shape[1] // 8)])
+    return ~held if others else held

@@ -29,7 +29,7 @@ from .em import (
     log_joint_density,
     train,
 )
-from .model import Constraints, GLLiMParameters, aic, bic, icl, n_free_parameters
+from .model import Constraints, GLLiMParameters, aic, bic, icl
 from .posterior import ForwardTerms, Posterior, RowPosterior, posterior_blocks
 
 CONSTRAINTS = (*("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks"),)
@@ -258,24 +258,18 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def bic(self, X: Any, y: Any = None) -> float:
         """BIC of the fitted model on spectra X (n, D) and parameters y (n, L_t): smaller is better."""
         X, targets = self._check_pairs(X, y)
-        return bic(float(log_joint_density(self.parameters_, X, targets).sum()), self._n_free(), len(X))
+        return bic(float(log_joint_density(self.parameters_, X, targets).sum()), self.parameters_.n_free, len(X))
 
     def aic(self, X: Any, y: Any = None) -> float:
         """AIC of the fitted model on spectra X (n, D) and parameters y (n, L_t): smaller is better."""
         X, targets = self._check_pairs(X, y)
-        return aic(float(log_joint_density(self.parameters_, X, targets).sum()), self._n_free())
+        return aic(float(log_joint_density(self.parameters_, X, targets).sum()), self.parameters_.n_free)
 
     def icl(self, X: Any, y: Any = None) -> float:
         """ICL of the fitted model on spectra X (n, D) and parameters y (n, L_t): BIC plus twice the entropy."""
         X, targets = self._check_pairs(X, y)
         density, entropy = density_and_entropy(self.parameters_, X, targets)
-        return icl(float(density.sum()), self._n_free(), len(X), float(entropy.sum()))
-
-    def _n_free(self) -> int:
-        theta = self.parameters_
-        return n_free_parameters(
-            theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints
-        )
+        return icl(float(density.sum()), self.parameters_.n_free, len(X), float(entropy.sum()))
 
     def _check_pairs(self, X: Any, y: Any) -> tuple[Array, Array]:
         X = self._check_spectra(X)

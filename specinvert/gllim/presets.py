@@ -124,22 +124,22 @@ def preset(name: str, **settings: Any) -> GLLiM:
     >>> preset("mppca", n_components=3, n_latent=2)
     GLLiM(n_components=3, n_latent=2)
     """
-    found = PRESETS.get(name)
-    if found is None:
+    chosen = PRESETS.get(name)
+    if chosen is None:
         raise ValueError(f"preset {name!r} is not one of {', '.join(map(repr, PRESETS))}")
     if name == "gtm":
         settings = _on_grid(**settings)
-    missing = [need for need in found.needs if need not in settings]
+    missing = [need for need in chosen.needs if need not in settings]
     if missing:
         raise ValueError(f"preset {name!r} needs {' and '.join(f'{need}=' for need in missing)}")
     if name == "rca" and set(check_names(settings["fixed"])) != {"Sigma"}:
         raise ValueError("preset 'rca' needs fixed={'Sigma': covariance}, and nothing else fixed")
-    for key, value in found.settings.items():
+    for key, value in chosen.settings.items():
         if key in settings and (np.ndim(settings[key]) or settings[key] != value):
             raise ValueError(
                 f"preset {name!r} has {key}={value!r}, not {settings[key]!r}: set up a GLLiM for another method"
             )
-    return GLLiM(**{**found.defaults, **settings, **found.settings})
+    return GLLiM(**{**chosen.defaults, **settings, **chosen.settings})
 
 
 def _on_grid(

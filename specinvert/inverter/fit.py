@@ -16,7 +16,7 @@ import xarray as xr
 
 from ..cubes import OUTPUTS, Bands, DaskChunks, TrainingSet, declare_outputs, read_training, resample
 from ..gllim import held_out_tails
-from ..gllim.em import FitProgress, Settings, Training, train, train_members
+from ..gllim.em import ColumnNames, FitProgress, Settings, Training, train, train_members
 from ..gllim.model import Constraints, GLLiMParameters
 from ..io import CheckpointFile
 from ..model import Model
@@ -130,8 +130,7 @@ def fit_model(
             data.source,
             own,
             data.n_responsibilities,
-            lambda i: band_name(data.bands, i),
-            lambda i: repr(data.transforms.transformed_names[i]),
+            ColumnNames(lambda i: band_name(data.bands, i), lambda i: repr(data.transforms.transformed_names[i])),
             _of_member(progress, number, len(members)),
             None if keeper is None else keeper.of_member(number),
         )

@@ -12,7 +12,7 @@ from typing import Any
 import netCDF4
 import numpy as np
 
-from ..gllim.em import State
+from ..gllim.em import Checkpoint, State
 from ..gllim.model import Constraints, GLLiMParameters
 from .atomic import NETCDF_LOCK, atomic_path, check_target
 
@@ -21,7 +21,7 @@ _FITS_TITLE = "specinvert finished fits"
 _ARRAYS = ("pi", "c", "Gamma", "A", "b", "Sigma")
 
 
-class CheckpointFile:
+class CheckpointFile(Checkpoint):
     """Keeps states of EM runs in a file.
 
     Parameters

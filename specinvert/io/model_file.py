@@ -32,7 +32,6 @@ _THETA = {
     "A": ("component", "band", "x"),
     "b": ("component", "band"),
 }
-_SIGMA = {1: ("component",), 2: ("component", "band"), 3: ("component", "band", "band_2")}
 _VECTORS = {"low": "parameter", "high": "parameter", "log_likelihoods": "iteration"}
 
 
@@ -42,8 +41,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     Raises FileNotFoundError or PermissionError where the folder is missing or not writable.
     """
     theta = model.theta
-    blocks = theta.constraints.sigma == "block"
-    shapes = {**_THETA, "Sigma": ("component", "block_entry") if blocks else _SIGMA[theta.Sigma.ndim]}
+    shapes = {**_THETA, "Sigma": theta.structure.dims}
     variables: dict[str, Any] = {
         name: (dims, np.concatenate([getattr(member, name) for member in model.members]))
         for name, dims in shapes.items()

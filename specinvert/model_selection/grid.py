@@ -10,8 +10,8 @@ from time import perf_counter
 import numpy as np
 
 from ..cubes import BlockInverter, Domain, Predictor, TrainingSet, declare_outputs
-from ..gllim.core import one_blas_thread, row_hash
-from ..gllim.em import Chunk, ChunkSource, Settings, check_data, density_and_entropy, moments_of, train
+from ..gllim.core import hold_out, one_blas_thread
+from ..gllim.em import Chunk, ChunkSource, ColumnNames, Settings, check_data, density_and_entropy, moments_of, train
 from ..gllim.model import GLLiMParameters, Moments, aic, bic, icl
 from ..inverter import band_name
 
@@ -105,7 +105,7 @@ class GridJob:
                 )
             own.latent_dimensions(n_bands)
             own.constraints.check_bands(n_bands)
-            check_data(moments, own, None, self.band_name, self.parameter_name)
+            check_data(moments, own, None, ColumnNames(self.band_name, self.parameter_name))
         return n, n_held_out
 
     def band_name(self, i: int) -> str:
@@ -121,12 +121,12 @@ class GridJob:
         begun = perf_counter()
         nothing = np.full(len(self.data.parameters), np.nan)
         try:
-            training = train(self.data.source, settings, None, self.band_name, self.parameter_name)
+            training = train(self.data.source, settings, None, ColumnNames(self.band_name, self.parameter_name))
         except (ValueError, np.linalg.LinAlgError) as error:
             values = dict.fromkeys(NUMBERS, np.nan) | {"seconds": perf_counter() - begun}
             return GridCell(values, nothing, failure=str(error))
         fit = training.fit
-        likelihood, n_free, total = fit.log_likelihoods[-1], fit.n_free, fit.total_weight
+        likelihood, n_free, total = fit.log_likelihoods[-1], fit.parameters.n_free, fit.total_weight
         with one_blas_thread():
             scores = self.data.source.sum(partial(_score, fit.parameters))
             held = None if self.held_out is None else self.held_out.sum(self._held_out_score(fit.parameters))
@@ -156,9 +156,8 @@ class GridJob:
 
 def _chosen(chunk: Chunk, share: float, held: bool) -> np.ndarray:
     """Rows that are held out, or all others, by a hash of their values."""
-    rows = row_hash(np.concatenate([chunk.parameters, np.asarray(chunk.spectra, dtype=np.float64)], axis=1))
-    found: np.ndarray = rows < np.uint64(share * 2.0**64)
-    return found if held else ~found
+    chosen = hold_out(share, chunk.parameters, chunk.spectra)
+    return chosen if held else ~chosen
 
 
 def _score(theta: GLLiMParameters, chunk: Chunk, kernel: BlockInverter | None = None) -> _Scores:

@@ -5,7 +5,6 @@ The paper chooses L_w by BIC (section "Latent Dimension Estimation Using BIC").
 
 from __future__ import annotations
 
-import hashlib
 import numbers
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..cubes import DaskChunks, active_client, large_graphs
+from ..gllim.core import fingerprint
 from ..gllim.em import Settings, moments_of
 from ..gllim.model import GLLiMParameters
 from ..inverter import GLLiMInverter, TrainingOptions, read_settings
@@ -189,14 +189,10 @@ class _Finished:
     """The fits of a grid that a checkpoint keeps, by their number in the grid."""
 
     def __init__(self, keeper: FinishedFits, job: GridJob, settings: Sequence[Settings]) -> None:
-        data = hashlib.sha256()
-        for source in (job.data.source, job.held_out):
-            moments = None if source is None else source.sum(moments_of)
-            for part in () if moments is None else (moments.spectra, moments.parameters):
-                for values in (part.mean, part.squared, part.low, part.high):
-                    data.update(np.ascontiguousarray(values).tobytes())
+        sources = [source for source in (job.data.source, job.held_out) if source is not None]
+        data = fingerprint(*(values for source in sources for values in source.sum(moments_of).arrays()))
         self.keeper = keeper
-        self.names = [hashlib.sha256(data.digest() + repr(own).encode()).hexdigest() for own in settings]
+        self.names = [fingerprint(bytes.fromhex(data), repr(own)) for own in settings]
         keeper.begin(self.names)
 
     def load(self, number: int) -> GridCell | None:

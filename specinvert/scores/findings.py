@@ -14,6 +14,7 @@ import xarray as xr
 
 from ..cubes import Bands, percent
 from ..flags import FLAGS, NODATA
+from ..gllim.model import few_samples
 from ..gllim.posterior import distance_at
 from ..model import Model
 
@@ -28,12 +29,6 @@ LARGE_BIAS = 0.5
 
 FEW_PAIRS = 200
 """Fewer pairs of truth and estimate leave coverage uncertain by several percent."""
-
-SAMPLES_PER_UNKNOWN = 10
-"""Training samples that a component needs for each column of its affine map."""
-
-SAMPLES_PER_BAND = 2
-"""Training samples that a full covariance needs for each band."""
 
 FAR_OUT = 1.5
 """How much greater the squared distance of held-out spectra may be than the model's noise explains."""
@@ -201,28 +196,14 @@ def _convergence(model: Model) -> Iterator[Finding]:
 
 
 def _sizes(model: Model) -> list[Finding]:
-    theta, n = model.theta, model.n_samples
-    each, unknowns = n / theta.n_components, theta.A.shape[2] + 1
-    found = []
-    if each < SAMPLES_PER_UNKNOWN * unknowns:
-        found.append(
-            Finding(
-                "Few training samples for each component",
-                f"{n} samples for {theta.n_components} components are {each:.0f} each; an affine map of {unknowns} "
-                f"columns wants {SAMPLES_PER_UNKNOWN * unknowns}.",
-                "Simulate more spectra, or train with fewer components.",
-            )
-        )
-    counted = n if theta.constraints.tied_sigma else each
-    if theta.constraints.sigma == "full" and counted < SAMPLES_PER_BAND * theta.n_bands:
-        found.append(
-            Finding(
-                "Few training samples for a full noise covariance",
-                f"{counted:.0f} samples estimate each covariance of {theta.n_bands} bands.",
-                "Use sigma='diag' or 'iso' with latent dimensions, tied_sigma=True, or more samples.",
-            )
-        )
-    return found
+    few = few_samples(model.theta, model.total_weight)
+    if few is None:
+        return []
+    title, todo = "Few training samples for each component", "Simulate more spectra, or train with fewer components."
+    if few.of_noise:
+        title = f"Few training samples for {model.theta.structure.text}"
+        todo = "Use sigma='diag' or 'iso' with latent dimensions, tied_sigma=True, or more samples."
+    return [Finding(title, f"{few.text}.", todo)]
 
 
 def _held_out(model: Model) -> list[Finding]:
@@ -240,15 +221,15 @@ def _held_out(model: Model) -> list[Finding]:
     ratio = distance_at(level, n_bands) / distance_at(float(expected), n_bands) if level < expected else 1.0
     if ratio <= FAR_OUT:
         return []
-    full = model.theta.constraints.sigma == "full"
+    structure = model.theta.structure
     return [
         Finding(
             "Spectra held out of training fit much worse than the model expects",
             f"One in a hundred lies {ratio:.3g} times as far from the model, in squared distance, as its noise allows "
             f"(log tail probability {level:.4g}, {expected:.3g} if the noise were right).",
-            "The full noise covariance fits the training samples too closely: use sigma='diag' or 'iso' with latent "
-            "dimensions, tied_sigma=True, or more samples."
-            if full
+            f"The {structure.name} noise covariance fits the training samples too closely: use sigma='diag' or 'iso' "
+            "with latent dimensions, tied_sigma=True, or more samples."
+            if structure.correlated
             else "The maps are too coarse or the noise too simple: try more components, more latent dimensions, or a "
             "noise a band (sigma='diag').",
             ratio > FAR_OUT**2,

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from specinvert import GLLiMInverter
 from specinvert.gllim.domain import LEAST_HELD_OUT, held_out_tails
-from specinvert.gllim.em.chunks import ArrayChunks, Chunk
+from specinvert.gllim.em.source import ArrayChunks, Chunk
 from specinvert.gllim.em.training import Settings, train
 from specinvert.gllim.posterior.forward import ForwardTerms
 from specinvert.gllim.posterior.posterior import Given, posterior_blocks

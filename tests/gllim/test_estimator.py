@@ -188,7 +188,7 @@ BAD_SETTINGS = [
     ({"tol": float("nan")}, "tol=nan must be a number, zero or more"),
     ({"tol": "0"}, "tol='0' must be a number, zero or more"),
     ({"reg_covar": float("inf")}, "reg_covar=inf must be a number, zero or more"),
-    ({"latent_mean": [0.0, 1.0, 2.0]}, r"latent_mean=\[0.0, 1.0, 2.0\] must .* broadcast to \(2, 1\)"),
+    ({"latent_mean": [0.0, 1.0, 2.0]}, r"latent_mean=\[0.0, 1.0, 2.0\] has shape .* broadcast to \(2, 1\)"),
     ({"random_state": "seed"}, "random_state='seed' must be an integer from 0"),
 ]
 

@@ -19,7 +19,7 @@ from specinvert import GLLiMInverter
 from specinvert.cubes import chunks as engine
 from specinvert.cubes.chunks import DaskChunks
 from specinvert.cubes.training import read_training
-from specinvert.gllim.em.chunks import moments_of
+from specinvert.gllim.em.source import moments_of
 
 SUPPORT = Path(__file__).parents[1] / "support"
 

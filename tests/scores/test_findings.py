@@ -34,7 +34,7 @@ def test_a_healthy_model_has_no_findings():
     [
         ({"converged": False}, ["did not converge", "4 iterations", "max_iter"]),
         ({"n_removed": 2}, ["removed", "2 components", "3 are left"]),
-        ({"n_samples": 60}, ["Few training samples", "20 each", "30"]),
+        ({"total_weight": 15.0}, ["Few training samples", "3 of 3 components", "9 that an affine map of 3 columns"]),
         ({"log_tail": np.nan}, ["domain", "10000 training samples"]),
         ({"log_tail": -60.0}, ["held out", "-60", "more latent dimensions"]),
     ],
@@ -54,9 +54,9 @@ def test_latents_at_the_end_of_the_search_and_an_overfitted_full_covariance_are_
     (finding,) = model_findings(searched)
     assert "BIC chose 1 of 0, 1" in finding.what
     assert list(model_findings(replace(searched, bics={0: 3.0, 1: 1.0, 2: 2.0}))) == []
-    covariances = replace(healthy(), members=(full(healthy()),), n_samples=40, log_tail=-60.0)
+    covariances = replace(healthy(), members=(full(healthy()),), total_weight=20.0, log_tail=-60.0)
     titles = [finding.title for finding in model_findings(covariances)]
-    assert "Few training samples for a full noise covariance" in titles
+    assert "Few training samples for a full covariance" in titles
     assert "sigma='diag'" in list(model_findings(covariances))[-1].todo
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import reference
 from specinvert.gllim import Constraints, GLLiM, GLLiMParameters
-from specinvert.gllim.em.chunks import ArrayChunks, Chunk
+from specinvert.gllim.em.source import ArrayChunks, Chunk
 from specinvert.gllim.em.training import Settings, Training, train
-from specinvert.gllim.model.covariance import STRUCTURES
+from specinvert.gllim.model.constraints import STRUCTURES
 from specinvert.gllim.posterior.forward import ForwardTerms
 from specinvert.gllim.posterior.posterior import posterior_blocks
 

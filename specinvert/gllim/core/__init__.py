@@ -1,8 +1,10 @@
 """What every other wing of the mathematics stands on: compiled kernels, arrays kept between blocks, threads."""
 
-from .arrays import LOG_2PI, Array, row_hash
+from .arrays import LOG_2PI, Array, Workspace, fingerprint, hold_out, row_hash
 from .kernels import (
     NEGLIGIBLE,
+    Coarse,
+    Expansion,
     accumulate_rows,
     accumulate_squares,
     centre_rows,
@@ -11,6 +13,7 @@ from .kernels import (
     factor,
     form_rows,
     inlined,
+    latent_mean,
     normalize_rows,
     prior_rows,
     scale_rows,
@@ -18,12 +21,13 @@ from .kernels import (
     summing,
 )
 from .threads import one_blas_thread
-from .workspace import Workspace
 
 __all__ = [
     "LOG_2PI",
     "NEGLIGIBLE",
     "Array",
+    "Coarse",
+    "Expansion",
     "Workspace",
     "accumulate_rows",
     "accumulate_squares",
@@ -31,8 +35,11 @@ __all__ = [
     "compiled",
     "expand_rows",
     "factor",
+    "fingerprint",
     "form_rows",
+    "hold_out",
     "inlined",
+    "latent_mean",
     "normalize_rows",
     "one_blas_thread",
     "prior_rows",

@@ -1,18 +1,19 @@
-"""Cholesky factors of small matrices, for compiled loops over rows: a call of a library costs more than the work.
-
-The compiled loops between the matrix products: one pass over the rows of a block.
+"""The compiled loops between the matrix products, one pass over the rows of a block, and what loops of others share.
 
 Inner loops run over components or bands, the last axis of the arrays they read, so that they vectorise. No NaN comes
-in: missing bands are taken out before. All kernels release the GIL and start no threads."""
+in: missing bands are taken out before. All kernels release the GIL and start no threads. Matrices of a row are small:
+a call of a library costs more than their Cholesky factors.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from .arrays import Array
 
@@ -133,49 +134,43 @@ def prior_rows(parameters: Array, centre: Array, whitening: Array, log_constant:
                 log_prior[n, k] -= 0.5 * part[k] * part[k]
 
 
+class Expansion(NamedTuple):
+    """What :func:`expand_rows` takes of K components with regressors of size q, p = upper' z and D bands.
+
+    Attributes
+    ----------
+    precision : (K,) by which the square of y counts where all bands have one variance.
+    cross : (q, p, K) products of upper with the whitened regressors.
+    quadratic : (q (q + 1) / 2, K) of the whitened regressors with each other, halved on the diagonal.
+    """
+
+    precision: Array
+    cross: Array
+    quadratic: Array
+
+
 @summing
 def expand_rows(
-    spectra: Array,
-    x: Array,
-    product: Array,
-    squares: Array,
-    precision: Array,
-    cross: Array,
-    quadratic: Array,
-    log_joint: Array,
+    spectra: Array, x: Array, product: Array, squares: Array, expansion: Expansion, log_joint: Array
 ) -> None:
     """Take half the distances left, z'z - p'p, from ``log_joint`` (n, K) in place, squares being expanded.
 
     ``product`` (n, p + q, K) of y with upper and whitened regressors holds p = upper' z when done; its last q entries
-    stay. ``cross`` (q, p, K) are the products of upper with the regressors, ``quadratic`` (q (q + 1) / 2, K) of the
-    regressors with each other, halved on the diagonal. y'y in the metric of Sigma is ``squares`` (n, K) or, where that
-    is (n, 0), the square of y times ``precision`` (K,).
+    stay. y'y in the metric of Sigma is ``squares`` (n, K) or, where that is (n, 0), the square of y by the precision.
     """
+    precision, cross, quadratic = expansion
     n_rows, n_components = log_joint.shape
-    q, p, n_bands = x.shape[1], cross.shape[1], spectra.shape[1]
+    q, p = x.shape[1], cross.shape[1]
     half = np.empty(n_components)
     for n in range(n_rows):
         if squares.shape[1] > 0:
             for k in range(n_components):
                 half[k] = 0.5 * squares[n, k]
         else:
-            square = 0.0
-            for d in range(n_bands):
-                square += spectra[n, d] * spectra[n, d]
+            square = _add_square(0.0, spectra[n])
             for k in range(n_components):
                 half[k] = 0.5 * square * precision[k]
-        pair = 0
-        for i in range(q):
-            factor = x[n, i]
-            for k in range(n_components):
-                half[k] -= factor * product[n, p + i, k]
-            for j in range(i, q):
-                both = factor * x[n, j]
-                for k in range(n_components):
-                    half[k] += both * quadratic[pair, k]
-                pair += 1
-        for k in range(n_components):
-            half[k] = max(half[k], 0.0)
+        _subtract_expected(n, x, product, p, quadratic, half)
         for i in range(p):
             for j in range(q):
                 factor = x[n, j]
@@ -187,90 +182,123 @@ def expand_rows(
             log_joint[n, k] -= half[k]
 
 
+@inlined
+def _subtract_expected(n: int, x: Array, product: Array, p: int, quadratic: Array, half: Array) -> None:
+    """Turn ``half`` (K,) squares of row n into those of what is left of it by the regressors, none below zero."""
+    q, pair = x.shape[1], 0
+    for i in range(q):
+        factor = x[n, i]
+        for k in range(len(half)):
+            half[k] -= factor * product[n, p + i, k]
+        for j in range(i, q):
+            both = factor * x[n, j]
+            for k in range(len(half)):
+                half[k] += both * quadratic[pair, k]
+            pair += 1
+    for k in range(len(half)):
+        half[k] = max(half[k], 0.0)
+
+
+@summing
+def _add_square(total: float, values: Array) -> float:
+    for d in range(len(values)):
+        total += values[d] * values[d]
+    return total
+
+
+class Coarse(NamedTuple):
+    """What :func:`form_rows` takes of the F components for which expanded squares cancel.
+
+    Attributes
+    ----------
+    components : (F,). root : (F, D) of the precision, the greatest of which is ``precision`` (F,).
+    regression : (F, q, D). upper : (F, p, D). lower : (F, p, p).
+    lengths : (p + q, F); each entry of p and of the shares is off by at most gamma |(y, x)| times that, the square of y
+        in the metric of Sigma by gamma |y|^2 times the precision.
+    gamma : bound of the rounding of a product of rows and columns, relative to their lengths.
+    """
+
+    components: NDArray[np.intp]
+    precision: Array
+    lengths: Array
+    gamma: float
+    root: Array
+    regression: Array
+    upper: Array
+    lower: Array
+
+
 @summing
 def form_rows(
-    spectra: Array,
-    x: Array,
-    product: Array,
-    coarse: np.ndarray[Any, Any],
-    log_prior: Array,
-    precision: Array,
-    lengths: Array,
-    gamma: float,
-    root: Array,
-    regression: Array,
-    upper: Array,
-    lower: Array,
-    reach: float,
-    log_joint: Array,
+    spectra: Array, x: Array, product: Array, coarse: Coarse, log_prior: Array, reach: float, log_joint: Array
 ) -> None:
-    """Put right ``log_joint`` (n, K) of :func:`expand_rows` for the components ``coarse`` (F,), which cancel.
+    """Put right ``log_joint`` (n, K) of :func:`expand_rows` for the coarse components, of ``log_prior`` (n, F) before.
 
-    Each entry of p and of the shares is off by at most gamma |(y, x)| ``lengths`` (p + q, F), the square of y in the
-    metric of Sigma by gamma |y|^2 ``precision`` (F,): where the log-density may be within ``reach`` of the row's
-    greatest, the residual is formed, else it is -inf. ``log_prior`` (n, F) are the entries before; ``root`` (F, D),
-    ``regression`` (F, q, D), ``upper`` (F, p, D) and ``lower`` (F, p, p) are of the coarse components.
+    Where the log-density may be within ``reach`` of the row's greatest, the residual is formed, else it is -inf.
     """
-    n_rows, n_components = log_joint.shape
-    q, n_bands, n_p, n_coarse = x.shape[1], spectra.shape[1], upper.shape[1], len(coarse)
+    n_components, n_coarse = log_joint.shape[1], len(coarse.components)
     fine = np.ones(n_components, dtype=np.bool_)
-    for k in coarse:
+    for k in coarse.components:
         fine[k] = False
-    slack = np.empty(n_coarse)
-    z = np.empty(n_bands)
-    for n in range(n_rows):
-        square = 0.0
-        for d in range(n_bands):
-            square += spectra[n, d] * spectra[n, d]
-        length = square
-        for i in range(q):
-            length += x[n, i] * x[n, i]
-        off = gamma * np.sqrt(length)
+    slack, z = np.empty(n_coarse), np.empty(spectra.shape[1])
+    for n in range(len(spectra)):
         top = -np.inf
         for k in range(n_components):
             if fine[k] and log_joint[n, k] > top:
                 top = log_joint[n, k]
+        _fill_slack(spectra[n], x[n], product[n], coarse, log_prior[n], slack)
         for f in range(n_coarse):
-            k = coarse[f]
-            bound = gamma * (square * precision[f] + abs(log_prior[n, f]))
-            for i in range(q):
-                bound += 2.0 * abs(x[n, i]) * off * lengths[n_p + i, f]
-            for i in range(n_p):
-                blur = off * lengths[i, f]
-                bound += blur * (2.0 * abs(product[n, i, k]) + blur)
-            slack[f] = bound
-            if log_joint[n, k] - bound > top:
-                top = log_joint[n, k] - bound
+            top = max(top, log_joint[n, coarse.components[f]] - slack[f])
         for f in range(n_coarse):
-            k = coarse[f]
+            k = coarse.components[f]
             if log_joint[n, k] + slack[f] < top - reach:
                 log_joint[n, k] = -np.inf
-                continue
-            for d in range(n_bands):
-                z[d] = spectra[n, d]
-            for i in range(q):
-                factor = x[n, i]
-                for d in range(n_bands):
-                    z[d] -= factor * regression[f, i, d]
-            for d in range(n_bands):
-                z[d] *= root[f, d]
-            for i in range(n_p):
-                value = 0.0
-                for d in range(n_bands):
-                    value += upper[f, i, d] * z[d]
-                product[n, i, k] = value
-            left = 0.0
-            for i in range(n_p):
-                value = 0.0
-                for j in range(n_p):
-                    value += lower[f, i, j] * product[n, j, k]
-                left += value * value
-                factor = product[n, i, k]
-                for d in range(n_bands):
-                    z[d] -= upper[f, i, d] * factor
-            for d in range(n_bands):
-                left += z[d] * z[d]
-            log_joint[n, k] = log_prior[n, f] - 0.5 * left
+            else:
+                log_joint[n, k] = log_prior[n, f] - 0.5 * _formed_distance(spectra[n], x[n], f, coarse, product[n], z)
+
+
+@summing
+def _fill_slack(y: Array, x: Array, product: Array, coarse: Coarse, log_prior: Array, slack: Array) -> None:
+    """By how much a row's log-densities of coarse components may be off."""
+    q, n_p = len(x), coarse.upper.shape[1]
+    square = _add_square(0.0, y)
+    off = coarse.gamma * np.sqrt(_add_square(square, x))
+    for f in range(len(slack)):
+        k = coarse.components[f]
+        bound = coarse.gamma * (square * coarse.precision[f] + abs(log_prior[f]))
+        for i in range(q):
+            bound += 2.0 * abs(x[i]) * off * coarse.lengths[n_p + i, f]
+        for i in range(n_p):
+            blur = off * coarse.lengths[i, f]
+            bound += blur * (2.0 * abs(product[i, k]) + blur)
+        slack[f] = bound
+
+
+@summing
+def _formed_distance(y: Array, x: Array, f: int, coarse: Coarse, product: Array, z: Array) -> float:
+    """The distance left of a row under the coarse component f, whose p is put right; ``z`` (D,) is overwritten."""
+    k, n_bands, n_p = coarse.components[f], len(y), coarse.upper.shape[1]
+    for d in range(n_bands):
+        z[d] = y[d]
+    for i in range(len(x)):
+        for d in range(n_bands):
+            z[d] -= x[i] * coarse.regression[f, i, d]
+    for d in range(n_bands):
+        z[d] *= coarse.root[f, d]
+    for i in range(n_p):
+        value = 0.0
+        for d in range(n_bands):
+            value += coarse.upper[f, i, d] * z[d]
+        product[i, k] = value
+    left = 0.0
+    for i in range(n_p):
+        value = 0.0
+        for j in range(n_p):
+            value += coarse.lower[f, i, j] * product[j, k]
+        left += value * value
+        for d in range(n_bands):
+            z[d] -= coarse.upper[f, i, d] * product[i, k]
+    return _add_square(left, z)
 
 
 @compiled
@@ -303,18 +331,15 @@ def normalize_rows(log_joint: Array, log_density: Array) -> None:
         log_density[n] = top + np.log(total)
 
 
-@compiled
-def _regressor(n: int, k: int, latent: Array, root: Array, mean: Array, parameters: Array, x: Array) -> None:
-    """``x = [1; t; w]`` of row n under component k, w = mean_k + root_k latent[n, :, k]; root lower triangular."""
-    n_t, p = parameters.shape[1], root.shape[1]
-    x[0] = 1.0
-    for i in range(n_t):
-        x[1 + i] = parameters[n, i]
-    for i in range(p):
-        value = mean[k, i]
-        for j in range(i + 1):
-            value += root[k, i, j] * latent[n, j, k]
-        x[1 + n_t + i] = value
+@inlined
+def latent_mean(n: int, k: int, i: int, latent: Array, root: Array, value: float) -> float:
+    """Dimension i of a mean that is ``value`` before row n is seen: value + root_k latent[n, :, k], eq. SOLVA_EWstep3.
+
+    ``root`` (K, p, p) is lower triangular, ``latent`` (n, p or more, K).
+    """
+    for j in range(i + 1):
+        value += root[k, i, j] * latent[n, j, k]
+    return value
 
 
 @compiled
@@ -330,17 +355,20 @@ def accumulate_rows(
 ) -> None:
     """Add the rows of a block to the sums of the components that answer for them: cost of the weights not zero.
 
-    With x = [1; t; w], w = mean_k + root_k latent[n, :, k]: ``outer`` (K, 1 + L, 1 + L) of r x x' and ``sums``
-    (K, 1 + L, D) of r x y'.
+    With x = [1; t; w], w the :func:`latent_mean` about ``mean`` (K, p): ``outer`` (K, 1 + L, 1 + L) of r x x' and
+    ``sums`` (K, 1 + L, D) of r x y'.
     """
     n_rows, n_components = weights.shape
-    size, n_bands = sums.shape[1], sums.shape[2]
-    x = np.empty(size)
+    size, n_bands, n_t = sums.shape[1], sums.shape[2], parameters.shape[1]
+    x = np.ones(size)
     for n in range(n_rows):
+        for i in range(n_t):
+            x[1 + i] = parameters[n, i]
         for k in range(n_components):
             r = weights[n, k]
             if r != 0.0:
-                _regressor(n, k, latent, root, mean, parameters, x)
+                for i in range(size - 1 - n_t):
+                    x[1 + n_t + i] = latent_mean(n, k, i, latent, root, mean[k, i])
                 for i in range(size):
                     rx = r * x[i]
                     for j in range(size):

@@ -1,6 +1,10 @@
 """Training: EM over chunks, its starts, its statistics, its M-steps and its variants."""
 
-from .chunks import (
+from .em import State, Stopping, run_em
+from .fixing import check_names
+from .initialize import PrincipalGrid, basis, regular_grid
+from .maximization import Fixed
+from .source import (
     ArrayChunks,
     Chunk,
     ChunkSource,
@@ -15,12 +19,10 @@ from .chunks import (
     moments_of,
     sum_blocks,
 )
-from .em import State, Stopping, run_em
-from .fixing import check_names
-from .initialize import PrincipalGrid, basis, regular_grid
-from .maximization import Fixed
 from .statistics import density_and_entropy, log_joint_density
 from .training import (
+    Checkpoint,
+    ColumnNames,
     FitProgress,
     Settings,
     Training,
@@ -34,8 +36,10 @@ from .training import (
 
 __all__ = [
     "ArrayChunks",
+    "Checkpoint",
     "Chunk",
     "ChunkSource",
+    "ColumnNames",
     "DataMoments",
     "FitProgress",
     "Fixed",

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from ..model import STRUCTURES, Constraints, GLLiMParameters, Scaling, bic, n_free_parameters
-from .chunks import ChunkSource
-from .initialize import Start
-from .marginal import marginal_maximization, start_statistics
-from .maximization import Fixed, Floor, Kept, maximization
+from ..model import FULL, Constraints, GLLiMParameters, Scaling, bic
+from .initialize import Start, marginal_maximization, start_statistics
+from .maximization import Fixed, Kept, Rules, maximization
+from .source import ChunkSource
 from .statistics import ConditionalTerms, SufficientStatistics, expectation
 from .variants import SWEEPS, latent_cycle, marginal_step, regression_cycle
 
@@ -60,17 +60,9 @@ class Fit:
         return len(self.log_likelihoods)
 
     @property
-    def n_free(self) -> int:
-        """Free parameters of the model."""
-        theta = self.parameters
-        return n_free_parameters(
-            theta.n_components, theta.n_bands, theta.n_parameters, theta.n_latent, theta.constraints
-        )
-
-    @property
     def bic(self) -> float:
         """Bayesian information criterion on the training data."""
-        return bic(self.log_likelihoods[-1], self.n_free, self.total_weight)
+        return bic(self.log_likelihoods[-1], self.parameters.n_free, self.total_weight)
 
 
 @dataclass(frozen=True)
@@ -93,21 +85,28 @@ class Problem:
 
     source: ChunkSource
     scaling: Scaling
-    constraints: Constraints
-    floor: Floor
+    rules: Rules
     stopping: Stopping
     algorithm: str = "general"
 
     @property
+    def constraints(self) -> Constraints:
+        """What is held equal, zero or fixed in theta."""
+        return self.rules.constraints
+
+    def constrained(self, **changes: Any) -> Problem:
+        """The same problem with other constraints."""
+        return replace(self, rules=replace(self.rules, constraints=replace(self.constraints, **changes)))
+
+    @property
     def log_volume(self) -> float:
         """What a sample's log-density in scaled units is more than in the user's."""
-        flat = self.constraints.gamma == "flat"
-        return self.scaling.spectral_log_volume if flat else self.scaling.log_volume
+        return self.scaling.spectral_log_volume if self.constraints.flat else self.scaling.log_volume
 
     def expectation(self, theta: GLLiMParameters) -> SufficientStatistics:
         """E-step over all chunks; the marginal variants need no latents, but all second moments of the spectra."""
         marginal = self.algorithm in MARGINAL and theta.n_latent > 0
-        structure = STRUCTURES["full"] if marginal else self.constraints.structure
+        structure = FULL if marginal else self.constraints.structure
         terms = ConditionalTerms.of(theta)
         return self.source.sum(partial(expectation, terms, structure, self.scaling, latents=not marginal))
 
@@ -116,13 +115,13 @@ class Problem:
     ) -> tuple[GLLiMParameters, Kept]:
         """The M-step, and the components kept; ``theta`` is what ``sums`` came from, if anything."""
         if theta is None or fixed.dimension == 0 or self.algorithm == "general":
-            return maximization(sums, fixed, self.constraints, self.floor)
+            return maximization(sums, fixed, self.rules)
         if self.algorithm in MARGINAL:
             sweeps = SWEEPS if self.algorithm == "marginal" else 1
-            return marginal_step(sums, theta, fixed, self.constraints, self.floor, sweeps)
-        theta, kept = regression_cycle(sums, theta, fixed, self.constraints, self.floor)
+            return marginal_step(sums, theta, fixed, self.rules, sweeps)
+        theta, kept = regression_cycle(sums, theta, fixed, self.rules)
         sums = self.expectation(theta)
-        theta, still = latent_cycle(sums, theta, fixed.keep(kept), self.constraints, self.floor)
+        theta, still = latent_cycle(sums, theta, fixed.keep(kept), self.rules)
         kept[np.flatnonzero(kept)[~still]] = False
         return theta, kept
 
@@ -139,19 +138,18 @@ class Problem:
             return self.expectation(theta), theta, fixed
         told_apart = self.constraints.tied_maps and np.ptp(fixed.mean, axis=0).any()
         if fixed.dimension and not told_apart:
-            theta, kept = marginal_maximization(self.source, self.scaling, start, fixed, self.constraints, self.floor)
+            theta, kept = marginal_maximization(self.source, self.scaling, start, fixed, self.rules)
             return self.expectation(theta), theta, fixed.keep(kept)
-        row_numbers = len(fixed.mean) * (len(self.floor.parameters) + fixed.dimension + 1)
+        row_numbers = len(fixed.mean) * (len(self.rules.parameters) + fixed.dimension + 1)
         step = partial(start_statistics, start, self.constraints.structure, fixed)
         return self.source.sum(step, self.scaling, row_numbers), None, fixed
 
 
 def run_em(
     problem: Problem,
-    start: Start | GLLiMParameters,
+    start: Start | GLLiMParameters | State,
     fixed: Fixed,
     progress: Progress | None = None,
-    state: State | None = None,
     keep: Callable[[State], None] | None = None,
     level: int = logging.WARNING,
 ) -> Fit:
@@ -166,15 +164,15 @@ def run_em(
     log_likelihoods: list[float] = []
     removed_at: list[int] = []
     theta: GLLiMParameters | None
-    if state is None:
+    if isinstance(start, State):
+        theta, log_likelihoods, removed_at = start.theta, list(start.log_likelihoods), list(start.removed_at)
+        n_asked, converged, fixed = start.n_asked, start.converged, Fixed.of(theta)
+        sums = problem.expectation(theta)
+    else:
         sums, theta, fixed = problem.start(start, fixed)
         if len(sums.r) < n_asked:
             removed_at.append(-1)
             logger.log(level, "start: %d of %d components degenerated and were removed", n_asked - len(sums.r), n_asked)
-    else:
-        theta, log_likelihoods, removed_at = state.theta, list(state.log_likelihoods), list(state.removed_at)
-        n_asked, converged, fixed = state.n_asked, state.converged, Fixed.of(theta)
-        sums = problem.expectation(theta)
     while not converged and len(log_likelihoods) < problem.stopping.max_iter:
         iteration = len(log_likelihoods)
         theta, kept = problem.maximization(sums, theta, fixed)

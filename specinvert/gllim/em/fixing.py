@@ -1,9 +1,9 @@
-"""Parts of theta that the user gives instead of having them estimated, checked and in scaled units.
+"""What is settled before EM: parts of theta that the user gives, and groups of bands whose noise is correlated.
 
-Groups of bands whose noise is correlated, for a block-diagonal Sigma, found from the residuals of a first fit.
-
-The first fit has a diagonal Sigma. Bands are clustered by average linkage on 1 - |correlation| of its residuals, pooled
-over components: a group holds bands correlated by ``CORRELATION`` or more on average."""
+The groups, for a block-diagonal Sigma, are found from the residuals of a first fit with a diagonal Sigma. Bands are
+clustered by average linkage on 1 - |correlation|, pooled over components: a group holds bands correlated by
+``CORRELATION`` or more on average.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..core import Array
-from ..model import FIXABLE, Constraints, GLLiMParameters, Scaling
-from .chunks import Chunk
+from ..model import DIAG, FIXABLE, Constraints, GLLiMParameters, Scaling
 from .em import Problem, Stopping, run_em
 from .initialize import Start
-from .maximization import Fixed, Moments, regression
+from .maximization import ComponentMoments, Fixed, regression
+from .source import Chunk, as_numbers
 
 EQUAL = 1e-9
 """Greatest difference, relative to the largest entry, of a given Sigma from one that has the structure asked for."""
@@ -56,61 +56,57 @@ def fixed_parts(
     n_t, n_bands = len(scaling.parameters_scale), len(scaling.spectra_scale)
     for name in check_names(fixed):
         assert fixed is not None
-        try:
-            given = np.asarray(fixed[name], dtype=np.float64)
-        except (TypeError, ValueError):
-            shown = " ".join(repr(fixed[name]).split())[:60]
-            raise ValueError(f"fixed {name} must be an array of numbers, not {shown}") from None
-        if not np.isfinite(given).all():
-            raise ValueError(f"fixed {name} holds NaN or infinite values")
+        what, given = f"fixed {name}", fixed[name]
         if name in ("c", "Gamma") and n_t == 0:
-            raise ValueError(f"fixed {name} is of parameters, and there are none: latent_mean and latent_covariance")
+            raise ValueError(f"{what} is of parameters, and there are none: latent_mean and latent_covariance")
         if name == "pi":
-            parts[name] = _weights(given, n_components)
+            weights = as_array(what, given, (n_components,))
+            if not (weights > 0).all() or abs(weights.sum() - 1.0) > EQUAL:
+                raise ValueError(f"{what} must be positive and sum to one, not to {weights.sum():g}")
+            parts[name] = weights
         elif name == "c":
-            parts[name] = (_broadcast(name, given, (n_components, n_t)) - scaling.parameters_shift) / (
-                scaling.parameters_scale
-            )
+            centred = as_array(what, given, (n_components, n_t)) - scaling.parameters_shift
+            parts[name] = centred / scaling.parameters_scale
         elif name == "Gamma":
-            covariance = _covariances(name, given, n_components, n_t)
+            covariance = as_covariances(what, given, (n_components, n_t, n_t))
             parts[name] = covariance / np.outer(scaling.parameters_scale, scaling.parameters_scale)
         else:
-            parts[name] = _noise(given, constraints, scaling, n_components, n_bands)
+            parts[name] = _noise(given, constraints, scaling, (n_components, n_bands, n_bands))
     return parts
 
 
-def _broadcast(name: str, given: Array, shape: tuple[int, ...]) -> Array:
+def as_array(what: str, given: Any, shape: tuple[int, ...]) -> Array:
+    """Finite numbers of a shape that they broadcast to; ValueError where they are not."""
+    values = as_numbers(what, given)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{what} holds NaN or infinite values")
     try:
-        return np.broadcast_to(given, shape).copy()
+        return np.broadcast_to(values, shape).copy()
     except ValueError:
-        raise ValueError(f"fixed {name} has shape {given.shape}, which does not broadcast to {shape}") from None
+        raise ValueError(f"{what} has shape {values.shape}, which does not broadcast to {shape}") from None
 
 
-def _weights(given: Array, n_components: int) -> Array:
-    weights = _broadcast("pi", given, (n_components,))
-    if not (weights > 0).all() or abs(weights.sum() - 1.0) > EQUAL:
-        raise ValueError(f"fixed pi must be positive and sum to one, not to {weights.sum():g}")
-    return weights
-
-
-def _covariances(name: str, given: Array, n_components: int, size: int) -> Array:
-    covariances = _broadcast(name, given, (n_components, size, size))
-    if np.abs(covariances - covariances.transpose(0, 2, 1)).max(initial=0.0) > EQUAL * np.abs(covariances).max():
-        raise ValueError(f"fixed {name} must be symmetric")
-    if not (np.linalg.eigvalsh(covariances) > 0).all():
-        raise ValueError(f"fixed {name} must be positive definite")
+def as_covariances(what: str, given: Any, shape: tuple[int, ...]) -> Array:
+    """Covariances of a shape that they broadcast to; ValueError where they are not symmetric or positive definite."""
+    covariances = as_array(what, given, shape)
+    off = np.abs(covariances - covariances.transpose(0, 2, 1)).max(initial=0.0)
+    if off > EQUAL * np.abs(covariances).max(initial=0.0):
+        raise ValueError(f"{what} must be symmetric, it is off by {off:g}")
+    least = np.linalg.eigvalsh(covariances).min(initial=np.inf)
+    if not least > 0:
+        raise ValueError(f"{what} must be positive definite, it has an eigenvalue of {least:g}")
     return covariances
 
 
-def _noise(given: Array, constraints: Constraints, scaling: Scaling, n_components: int, n_bands: int) -> Array:
-    variances = given.ndim < 2
-    dense = given * np.eye(n_bands) if variances and given.shape in ((), (n_bands,)) else given
-    dense = _covariances("Sigma", dense, n_components, n_bands)
-    structure = constraints.structure
+def _noise(given: Any, constraints: Constraints, scaling: Scaling, shape: tuple[int, ...]) -> Array:
+    values, n_bands, structure = as_numbers("fixed Sigma", given), shape[-1], constraints.structure
+    if values.shape in ((), (n_bands,)):
+        values = np.where(np.eye(n_bands, dtype=bool), values, 0.0)
+    dense = as_covariances("fixed Sigma", values, shape)
     compact = np.ascontiguousarray(structure.compact(dense))
     if np.abs(structure.dense(compact, n_bands) - dense).max() > EQUAL * np.abs(dense).max():
         raise ValueError(f"fixed Sigma has not the structure of sigma={constraints.sigma!r}: ask for another")
-    return structure.rescale(compact, 1.0 / scaling.spectra_scale)
+    return structure.rescale(compact, 1.0 / scaling.spectra_scale)[1]
 
 
 CORRELATION = 0.5
@@ -121,17 +117,16 @@ ITERATIONS = 20
 
 def find_blocks(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> tuple[int, ...]:
     """The group (D,) of each band. One D x D array is formed; the same data and start give the same groups."""
-    constraints = replace(problem.constraints, sigma="diag", sigma_blocks=None)
     stopping = Stopping(min(problem.stopping.max_iter, ITERATIONS), problem.stopping.tol)
-    first = replace(problem, constraints=constraints, stopping=stopping, algorithm="general")
+    first = replace(problem, stopping=stopping, algorithm="general").constrained(sigma=DIAG.name, sigma_blocks=None)
     theta = run_em(first, start, fixed).parameters
     sums = first.expectation(problem.scaling.inverse().to_user(theta))
-    squares = problem.source.sum(_second_moments, problem.scaling, len(problem.floor.spectra))
-    moments = Moments.of(sums, constraints.intercept)
-    maps = regression(moments, constraints, problem.floor)
+    squares = problem.source.sum(_second_moments, problem.scaling, len(problem.rules.spectra))
+    moments = ComponentMoments.of(sums, first.constraints.intercept)
+    A = regression(moments, first.rules)
     explained = np.einsum("k,kd,ke->de", moments.share, moments.y, moments.y)
-    slopes = 2.0 * moments.xy - moments.xx @ maps.transpose(0, 2, 1)
-    explained += np.einsum("k,kdl,kle->de", moments.share, maps, slopes)
+    slopes = 2.0 * moments.xy - moments.xx @ A.transpose(0, 2, 1)
+    explained += np.einsum("k,kdl,kle->de", moments.share, A, slopes)
     return groups(squares / sums.total - 0.5 * (explained + explained.T))
 
 

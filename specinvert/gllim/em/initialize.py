@@ -1,50 +1,53 @@
-"""First responsibilities: k-means or a mixture on parameters, spectra or both, or given ones.
+"""First responsibilities and, where there are latents, the first theta: section "Algorithm Initialization".
 
-Clusters are found on a sample of the training set and give any chunk its responsibilities, so a start needs no more
-memory than a chunk. Clusters see every parameter and band divided by its own deviation; the joint start lets the
-block of parameters and the block of spectra weigh the same.
-
-Latents on a grid (Bishop, Svensen and Williams, 1998, *GTM: the generative topographic mapping*)."""
+Clusters of parameters, spectra or both are found on a sample of the training set and give any chunk its
+responsibilities, so a start needs no more memory than a chunk. Clusters see every parameter and band divided by its own
+deviation; the joint start lets the block of parameters and the block of spectra weigh the same.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from ..core import Array
-from ..model import Scaling
-from .chunks import Chunk, ChunkSource
+from ..model import ISO, GLLiMParameters, Scaling, Structure
+from .maximization import Fixed, Kept, Rules, maximization, with_latents
+from .source import Chunk, ChunkSource
+from .statistics import Accumulator, LatentPosterior, SufficientStatistics
+
+logger = logging.getLogger(__name__)
 
 STARTS = ("kmeans", "kmeans-joint", "kmeans-spectra", "gmm")
 SAMPLE_ROWS = 50_000
 KMEANS_TRIES = 10
 _FILTERS = threading.Lock()
+EIGENPAIR_TOLERANCE = 1e-12
+MAX_PRODUCTS = 200
+SMALLEST_BASIS = 96
 
 
-class Start(Protocol):
-    """Gives the rows of a chunk, in scaled units, their first responsibilities (n, K)."""
-
-    def responsibilities(self, chunk: Chunk) -> Array:
-        """Rows that sum to one."""
+Start = Callable[[Chunk], Array]
+"""Gives the rows of a chunk, in scaled units, their first responsibilities (n, K)."""
 
 
-class GivenResponsibilities:
+def given_responsibilities(chunk: Chunk) -> Array:
     """The responsibilities that the chunk carries."""
-
-    def responsibilities(self, chunk: Chunk) -> Array:
-        """As given."""
-        if chunk.responsibilities is None:
-            raise ValueError("the training data carry no responsibilities")
-        return np.asarray(chunk.responsibilities, dtype=np.float64)
+    if chunk.responsibilities is None:
+        raise ValueError("the training data carry no responsibilities")
+    return np.asarray(chunk.responsibilities, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class NearestCentre:
     features: Features
     centres: Array
 
-    def responsibilities(self, chunk: Chunk) -> Array:
+    def __call__(self, chunk: Chunk) -> Array:
         """One-hot rows; the expanded square serves, being compared within a row only."""
         distance = (self.centres**2).sum(axis=1) - 2.0 * self.features(chunk) @ self.centres.T
         return np.eye(len(self.centres))[distance.argmin(axis=1)]
@@ -90,25 +93,20 @@ class NearestCentre:
 
 @dataclass(frozen=True)
 class FittedMixture:
-    """Responsibilities of a Gaussian mixture fitted by scikit-learn."""
+    """The posterior probabilities of a Gaussian mixture fitted by scikit-learn."""
 
     features: Features
     mixture: Any
 
-    def responsibilities(self, chunk: Chunk) -> Array:
-        """Posterior probabilities of the mixture's components."""
+    def __call__(self, chunk: Chunk) -> Array:
+        """Rows that sum to one."""
         if len(chunk) == 0:
             return np.zeros((0, self.mixture.n_components))
         return np.asarray(self.mixture.predict_proba(self.features(chunk)))
 
 
 def find_start(
-    name: str,
-    n_components: int,
-    source: ChunkSource,
-    scaling: Scaling,
-    variances: tuple[Array, Array],
-    seed: int,
+    name: str, n_components: int, source: ChunkSource, scaling: Scaling, variances: tuple[Array, Array], seed: int
 ) -> Start:
     """The start of a name in :data:`STARTS`; ``variances`` of parameters and spectra in scaled units.
 
@@ -156,7 +154,8 @@ def basis(nodes: Array, centres: Array, width: float) -> Array:
 class PrincipalGrid:
     """A start that lays nodes (K, q) on the plane of the spectra's first q principal components, two deviations wide.
 
-    Each spectrum begins in the component of the nearest node.
+    Each spectrum begins in the component of the nearest node (Bishop, Svensen and Williams, 1998, *GTM: the generative
+    topographic mapping*).
     """
 
     nodes: Array
@@ -179,3 +178,135 @@ class PrincipalGrid:
         axes = axes * np.where(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)] < 0.0, -1.0, 1.0)[:, None]
         centres = mean + 2.0 * self.nodes @ (deviations[:q, None] * axes[:q])
         return NearestCentre(Features(None, np.ones(len(mean))), centres)
+
+
+def start_statistics(start: Start, structure: Structure, prior: Fixed, chunk: Chunk) -> SufficientStatistics:
+    """Sums for a first M-step straight from responsibilities, latents having their prior moments in each component."""
+    weights = start(chunk) * chunk.weights[:, None]
+    n_t, n_bands, n_w = chunk.parameters.shape[1], chunk.spectra.shape[1], prior.dimension
+    prior_of_w = LatentPosterior(prior.mean, np.zeros_like(prior.covariance), prior.covariance)
+    accumulator = Accumulator(structure, prior_of_w, n_t, n_bands)
+    accumulator.add(chunk, weights, np.zeros((len(chunk), n_w, weights.shape[1])))
+    return accumulator.statistics()
+
+
+def marginal_maximization(
+    source: ChunkSource, scaling: Scaling, start: Start, fixed: Fixed, rules: Rules
+) -> tuple[GLLiMParameters, Kept]:
+    """Theta with isotropic, distinct Sigma_k and maps from responsibilities, and which components were kept.
+
+    One M-step of the marginal EM (Appendix B): affine regression from parameters to spectra (M-regression-step), then
+    PPCA of the residuals (M-residual-step, without the stray 1/N). The leading eigenvectors of each residual covariance
+    C_k are found from products C_k V alone, each a sum over chunks, so that no D x D array is formed.
+    """
+    distinct = replace(
+        rules.constraints,
+        sigma=ISO.name,
+        tied_sigma=False,
+        sigma_blocks=None,
+        tied_maps=False,
+        intercept=True,
+        fixed=tuple(name for name in rules.constraints.fixed if name != "Sigma"),
+    )
+    n_t, n_w, n_bands = len(rules.parameters), fixed.dimension, len(rules.spectra)
+    n_components = len(fixed.mean)
+    supervised = replace(Fixed.standard(n_components, 0), parts=fixed.prior_parts)
+    step = partial(start_statistics, start, ISO, supervised)
+    sums = source.sum(step, scaling, n_components * (n_t + 1))
+    regression, kept = maximization(sums, supervised, replace(rules, constraints=distinct))
+    values, vectors, trace = leading_residuals(source, scaling, start, regression, np.flatnonzero(kept), n_w)
+    noise = np.maximum(trace - values.sum(axis=1), 0.0) / (n_bands - n_w)
+    noise = ISO.clip(noise, rules.spectra, rules.ratio)
+    if rules.ratio == 0.0:
+        singular = ISO.singular(noise, rules.spectra)
+        if singular.all():
+            raise ValueError(
+                f"the residuals of all {len(noise)} components have no noise beyond {n_w} latent dimensions: "
+                "use fewer latents, fewer components, or reg_covar > 0"
+            )
+        kept[np.flatnonzero(kept)[singular]] = False
+        regression = regression.keep(~singular)
+        values, vectors, noise = values[~singular], vectors[~singular], noise[~singular]
+    spread = vectors * np.sqrt(np.maximum(values - noise[:, None], 0.0))[:, None, :]
+    return with_latents(replace(regression, Sigma=noise), fixed.keep(kept), spread), kept
+
+
+@dataclass(frozen=True)
+class _ResidualProduct:
+    """Sums r_k (K,), r_nk |u|^2 (K,) and r_nk u u' V_k (K, D, p) over residuals u."""
+
+    r: Array
+    trace: Array
+    product: Array
+
+    def __add__(self, other: _ResidualProduct) -> _ResidualProduct:
+        return _ResidualProduct(self.r + other.r, self.trace + other.trace, self.product + other.product)
+
+
+def _residual_product(
+    start: Start, theta: GLLiMParameters, kept: NDArray[np.intp], basis: Array, chunk: Chunk
+) -> _ResidualProduct:
+    weights = (start(chunk) * chunk.weights[:, None])[:, kept]
+    trace, product = np.zeros(len(basis)), np.zeros(basis.shape)
+    for k, directions in enumerate(basis):
+        rows = np.flatnonzero(weights[:, k] > 0.0)
+        r = weights[rows, k]
+        residual = chunk.spectra[rows] - chunk.parameters[rows] @ theta.A[k].T - theta.b[k]
+        trace[k] = r @ np.einsum("nd,nd->n", residual, residual)
+        product[k] = residual.T @ (r[:, None] * (residual @ directions))
+    return _ResidualProduct(weights.sum(axis=0), trace, product)
+
+
+def leading_residuals(
+    source: ChunkSource, scaling: Scaling, start: Start, theta: GLLiMParameters, kept: NDArray[np.intp], n_leading: int
+) -> tuple[Array, Array, Array]:
+    """Leading eigenvalues (K, p), eigenvectors (K, D, p) and trace (K,) of C_k = sum_n (r_nk / r_k) u u'.
+
+    Block Krylov spaces with full orthogonalisation, restarted from the leading Ritz vectors when they grow large;
+    all components advance together, one pass over the data a block. Signs make the largest entry positive.
+    """
+    n_bands = theta.n_bands
+    largest = min(n_bands, max(SMALLEST_BASIS, 8 * n_leading))
+    first = np.random.default_rng(0).standard_normal((n_bands, n_leading))
+    block = np.repeat(np.linalg.qr(first)[0][None], theta.n_components, axis=0)
+    basis = np.empty((theta.n_components, n_bands, 0))
+    images = basis
+    for _ in range(MAX_PRODUCTS):
+        sums = source.sum(
+            lambda chunk, v=block: _residual_product(start, theta, kept, v, chunk),  # type: ignore[misc]
+            scaling,
+            n_bands,
+        )
+        basis = np.concatenate([basis, block], axis=2)
+        images = np.concatenate([images, sums.product / sums.r[:, None, None]], axis=2)
+        projected = basis.transpose(0, 2, 1) @ images
+        values, rotation = np.linalg.eigh(0.5 * (projected + projected.transpose(0, 2, 1)))
+        values, rotation = values[:, ::-1], rotation[:, :, ::-1]
+        top = rotation[:, :, :n_leading]
+        vectors = basis @ top
+        residual = images @ top - vectors * values[:, None, :n_leading]
+        largest_residual = np.linalg.norm(residual, axis=1).max(axis=1)
+        converged = largest_residual <= EIGENPAIR_TOLERANCE * np.abs(values[:, 0])
+        if converged.all() or basis.shape[2] == n_bands:
+            break
+        if basis.shape[2] + n_leading > largest and largest < n_bands:
+            rotation = rotation[:, :, : largest // 2]
+            basis, images = basis @ rotation, images @ rotation
+        block = _orthonormal_complement(basis, residual[:, :, : n_bands - basis.shape[2]])
+    else:
+        logger.info("residual eigenvectors of the start not converged after %d passes", MAX_PRODUCTS)
+    largest_entry = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
+    vectors = vectors * np.where(largest_entry < 0.0, -1.0, 1.0)
+    return np.maximum(values[:, :n_leading], 0.0), vectors, sums.trace / sums.r
+
+
+def _orthonormal_complement(basis: Array, block: Array) -> Array:
+    """Orthonormal columns near ``block`` and orthogonal to ``basis``, both (K, D, ...); null columns are replaced."""
+    norms = np.linalg.norm(block, axis=1, keepdims=True)
+    filler = np.random.default_rng(1).standard_normal(block.shape[1:])
+    null = norms <= np.finfo(float).tiny
+    block = np.where(null, filler, block / np.where(null, 1.0, norms))
+    for _ in range(3):
+        block = block - basis @ (basis.transpose(0, 2, 1) @ block)
+        block = np.linalg.qr(block)[0]
+    return block

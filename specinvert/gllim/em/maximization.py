@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Array
-from ..model import SINGULAR, STRUCTURES, Constraints, GLLiMParameters, Structure
+from ..model import FULL, SINGULAR, Constraints, GLLiMParameters, Structure
 from .statistics import SufficientStatistics
 
 FLAT = 1e6
@@ -68,20 +68,33 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Floor:
-    """No variance below ``ratio`` (reg_covar) times the band's (D,) or parameter's (L_t,) own variance."""
+class Rules:
+    """What every M-step keeps to.
 
+    Attributes
+    ----------
+    constraints : what is held equal, zero or fixed.
+    ratio : reg_covar; no variance falls below that times the band's or parameter's own.
+    spectra, parameters : those variances, (D,) and (L_t,).
+    """
+
+    constraints: Constraints
     ratio: float
     spectra: Array
     parameters: Array
 
+    def noise(self, Sigma: Array, share: Array) -> Array:
+        """Compact Sigma that is tied by r_k / N where it has to be, then clipped."""
+        tied = self.constraints.tied_sigma
+        return _tie_and_clip(Sigma, share if tied else None, self.constraints.structure, self.spectra, self.ratio)
+
 
 @dataclass(frozen=True)
-class Moments:
+class ComponentMoments:
     """Of x and y under each component's responsibilities, about their means or, without an intercept, about zero.
 
-    ``share`` (K,) is r_k / N, ``x`` (K, L) and ``y`` (K, D) the points of reference; ``xx`` (K, L, L),
-    ``xy`` (K, L, D), and ``yy`` about zero in the compact form of the structure.
+    ``share`` (K,) is r_k / N, ``x`` (K, L) and ``y`` (K, D) the points of reference; ``xx`` (K, L, L), S^x + X X' of
+    eq. Ak_up, ``xy`` (K, L, D), X Y', and ``yy`` about zero in the compact form of the structure.
     """
 
     share: Array
@@ -92,149 +105,141 @@ class Moments:
     yy: Array
 
     @classmethod
-    def of(cls, sums: SufficientStatistics, intercept: bool = True) -> Moments:
+    def of(cls, sums: SufficientStatistics, intercept: bool = True) -> ComponentMoments:
         """The moments that the sums hold; those of a component without samples are zero."""
-        counts = np.where(sums.r > 0.0, sums.r, 1.0)
-        x, y = sums.x / counts[:, None], sums.y / counts[:, None]
+        r = np.where(sums.r > 0.0, sums.r, 1.0)
+        x, y = sums.x / r[:, None], sums.y / r[:, None]
         if not intercept:
             x, y = np.zeros_like(x), np.zeros_like(y)
         return cls(
             share=sums.r / sums.r.sum(),
             x=x,
             y=y,
-            xx=sums.xx / counts[:, None, None] - x[:, :, None] * x[:, None, :],
-            xy=sums.xy / counts[:, None, None] - x[:, :, None] * y[:, None, :],
-            yy=sums.yy / counts.reshape(-1, *[1] * (sums.yy.ndim - 1)),
+            xx=sums.xx / r[:, None, None] - x[:, :, None] * x[:, None, :],
+            xy=sums.xy / r[:, None, None] - x[:, :, None] * y[:, None, :],
+            yy=sums.yy / r.reshape(-1, *[1] * (sums.yy.ndim - 1)),
         )
 
+    def intercept(self, A: Array) -> Array:
+        """b (K, D) of maps A."""
+        return self.y - np.einsum("kdl,kl->kd", A, self.x)
 
-def maximization(
-    sums: SufficientStatistics, fixed: Fixed, constraints: Constraints, floor: Floor
-) -> tuple[GLLiMParameters, Kept]:
+    def residual(self, A: Array, structure: Structure) -> Array:
+        """Sigma under maps A in compact form, eq. SOLVA_Sigmak."""
+        return structure.residual(self.yy, self.y, A, self.xy, self.xx)
+
+
+def maximization(sums: SufficientStatistics, fixed: Fixed, rules: Rules) -> tuple[GLLiMParameters, Kept]:
     """Theta that maximises the expected complete log-likelihood, and which components were kept (K,).
 
     A component is left out when its effective count is below L_t + 2, unless none has parameters of its own, or, with
     ``reg_covar=0``, when its covariance is singular. Raises ValueError when none is left.
     """
-    return without_degenerate(
-        lambda kept: _maximize(sums.keep(kept), fixed.keep(kept), constraints, floor), sums.r, constraints, floor
-    )
+    return without_degenerate(lambda kept: _maximize(sums.keep(kept), fixed.keep(kept), rules), sums.r, rules)
 
 
-def without_degenerate(
-    step: Callable[[Kept], GLLiMParameters], r: Array, constraints: Constraints, floor: Floor
-) -> tuple[GLLiMParameters, Kept]:
+def without_degenerate(step: Callable[[Kept], GLLiMParameters], r: Array, rules: Rules) -> tuple[GLLiMParameters, Kept]:
     """Theta of a step on the components that do not degenerate, and which those are: see :func:`maximization`."""
-    n_t = len(floor.parameters)
-    kept = r >= (0.0 if constraints.nothing_own(n_t) else n_t + 2)
+    n_t = len(rules.parameters)
+    kept = r >= (0.0 if rules.constraints.nothing_own(n_t) else n_t + 2)
     while kept.any():
         theta = step(kept)
-        degenerate = np.zeros(len(theta.pi), dtype=bool) if floor.ratio > 0 else _singular(theta, floor)
+        degenerate = np.zeros(len(theta.pi), dtype=bool) if rules.ratio > 0 else _singular(theta, rules)
         if not degenerate.any():
             return theta, kept
         kept[np.flatnonzero(kept)[degenerate]] = False
     raise ValueError(
-        f"all {len(r)} components degenerated (effective counts {_brief(r)}, at least {n_t + 2} needed, or "
-        "singular covariances): use fewer components, more samples, sigma='iso' or 'diag', or reg_covar > 0"
+        f"all {len(r)} components degenerated (effective counts {r.min():.3g} to {r.max():.3g}, at least {n_t + 2} "
+        "needed, or singular covariances): use fewer components, more samples, sigma='iso' or 'diag', or reg_covar > 0"
     )
 
 
-def _maximize(sums: SufficientStatistics, fixed: Fixed, constraints: Constraints, floor: Floor) -> GLLiMParameters:
-    moments = Moments.of(sums, constraints.intercept)
-    maps = regression(moments, constraints, floor)
-    noise = fixed.parts.get("Sigma")
-    if noise is None:
-        structure = constraints.structure
-        noise = structure.residual(moments.yy, moments.y, maps, moments.xy, moments.xx)  # eq. SOLVA_Sigmak
-        noise = tie_and_clip(noise, moments.share, structure, constraints.tied_sigma, floor.spectra, floor.ratio)
-    pi, centre, within = mixture(sums, fixed, constraints, floor)
-    return assemble(
-        GLLiMParameters(
-            pi=pi,
-            c=centre,
-            Gamma=within,
-            A=maps[:, :, : centre.shape[1]],
-            b=moments.y - np.einsum("kdl,kl->kd", maps, moments.x),
-            Sigma=noise,
-            constraints=constraints,
-        ),
-        fixed,
-        maps[:, :, centre.shape[1] :],
-    )
+def _maximize(sums: SufficientStatistics, fixed: Fixed, rules: Rules) -> GLLiMParameters:
+    moments = ComponentMoments.of(sums, rules.constraints.intercept)
+    A = regression(moments, rules)
+    b = moments.intercept(A)
+    Sigma = fixed.parts.get("Sigma")
+    if Sigma is None:
+        Sigma = rules.noise(moments.residual(A, rules.constraints.structure), moments.share)
+    pi, c_t, Gamma_t = mixture(sums, fixed, rules)
+    n_t = c_t.shape[1]
+    supervised = GLLiMParameters(pi, c_t, Gamma_t, A[:, :, :n_t], b, Sigma, constraints=rules.constraints)
+    return assemble(supervised, fixed, A[:, :, n_t:])
 
 
-def assemble(supervised: GLLiMParameters, fixed: Fixed, maps_w: Array) -> GLLiMParameters:
+def assemble(supervised: GLLiMParameters, fixed: Fixed, A_w: Array) -> GLLiMParameters:
     """Theta with the blocks of eq. SOLVA_decomp: latents added to a theta without."""
     n_t, n_w = supervised.n_parameters, fixed.dimension
-    covariance = np.zeros((supervised.n_components, n_t + n_w, n_t + n_w))
-    covariance[:, :n_t, :n_t] = supervised.Gamma
-    covariance[:, n_t:, n_t:] = fixed.covariance
+    Gamma = np.zeros((supervised.n_components, n_t + n_w, n_t + n_w))
+    Gamma[:, :n_t, :n_t] = supervised.Gamma
+    Gamma[:, n_t:, n_t:] = fixed.covariance
     return replace(
         supervised,
         c=np.concatenate([supervised.c, fixed.mean], axis=1),
-        Gamma=covariance,
-        A=np.concatenate([supervised.A, maps_w], axis=2),
+        Gamma=Gamma,
+        A=np.concatenate([supervised.A, A_w], axis=2),
         n_latent=n_w,
     )
 
 
-def mixture(
-    sums: SufficientStatistics, fixed: Fixed, constraints: Constraints, floor: Floor
-) -> tuple[Array, Array, Array]:
-    """M-GMM-step: pi (K,), c (K, L_t) and Gamma (K, L_t, L_t) of the parameters."""
-    n_components, n_t = len(sums.r), len(floor.parameters)
+def with_latents(supervised: GLLiMParameters, fixed: Fixed, spread: Array) -> GLLiMParameters:
+    """Theta of a regression and what latents add to its residuals: A_w Gamma_w A_w' = spread spread'."""
+    A_w = spread @ np.linalg.inv(np.linalg.cholesky(fixed.covariance))
+    b = supervised.b - np.einsum("kdl,kl->kd", A_w, fixed.mean)
+    return assemble(replace(supervised, b=b), fixed, A_w)
+
+
+def mixture(sums: SufficientStatistics, fixed: Fixed, rules: Rules) -> tuple[Array, Array, Array]:
+    """M-GMM-step: pi (K,), c_t (K, L_t) and Gamma_t (K, L_t, L_t) of the parameters."""
+    n_components, n_t, constraints = len(sums.r), len(rules.parameters), rules.constraints
     share = sums.r / sums.r.sum()
     pi = np.full(n_components, 1.0 / n_components) if constraints.tied_pi else fixed.parts.get("pi", share)
-    if constraints.gamma == "flat":
-        return pi, np.zeros((n_components, n_t)), np.repeat(FLAT * np.diag(floor.parameters)[None], n_components, 0)
-    counts = np.where(sums.r > 0.0, sums.r, 1.0)
-    mean = sums.x[:, :n_t] / counts[:, None]
-    centre = fixed.parts.get("c", mean)
-    covariance = fixed.parts.get("Gamma")
-    if covariance is None:
-        gap = mean - centre
-        spread = sums.xx[:, :n_t, :n_t] / counts[:, None, None] - mean[:, :, None] * mean[:, None, :]
-        spread = spread + gap[:, :, None] * gap[:, None, :]
-        covariance = _prior_covariance(spread, share, constraints, floor)
-    return pi, centre, covariance
+    if constraints.flat:
+        return pi, np.zeros((n_components, n_t)), np.repeat(FLAT * np.diag(rules.parameters)[None], n_components, 0)
+    r = np.where(sums.r > 0.0, sums.r, 1.0)
+    mean = sums.x[:, :n_t] / r[:, None]
+    c_t, Gamma_t = fixed.parts.get("c", mean), fixed.parts.get("Gamma")
+    if Gamma_t is None:
+        gap = mean - c_t
+        within = sums.xx[:, :n_t, :n_t] / r[:, None, None] - mean[:, :, None] * mean[:, None, :]
+        Gamma_t = _prior_covariance(within + gap[:, :, None] * gap[:, None, :], share, rules)
+    return pi, c_t, Gamma_t
 
 
-def _prior_covariance(spread: Array, share: Array, constraints: Constraints, floor: Floor) -> Array:
+def _prior_covariance(Gamma: Array, share: Array, rules: Rules) -> Array:
     """Gamma (K, L_t, L_t) under its constraints, from unconstrained covariances.
 
     Of equal volumes none is below the floor as a rule; where one is, all are clipped before they are made equal.
     """
-    n_t = len(floor.parameters)
+    n_t, variance, tied = len(rules.parameters), rules.parameters, rules.constraints.tied_gamma
     if n_t == 0:
-        return np.asarray(spread)
-    structure = STRUCTURES[constraints.gamma]
-    free = structure.compact(spread)
-    if constraints.tied_gamma == "volume":
-        compact = _equal_volumes(free, share, structure, floor)
-        if (structure.clip(compact, floor.parameters, floor.ratio) != compact).any():
-            clipped = structure.clip(free, floor.parameters, floor.ratio)
-            compact = _equal_volumes(clipped, share, structure, floor)
+        return np.asarray(Gamma)
+    structure = rules.constraints.prior_structure
+    free = structure.compact(Gamma)
+    if tied == "volume":
+        compact = _equal_volumes(free, share, structure, variance)
+        if (structure.clip(compact, variance, rules.ratio) != compact).any():
+            compact = _equal_volumes(structure.clip(free, variance, rules.ratio), share, structure, variance)
     else:
-        tied = bool(constraints.tied_gamma)
-        compact = tie_and_clip(free, share, structure, tied, floor.parameters, floor.ratio)
+        compact = _tie_and_clip(free, share if tied else None, structure, variance, rules.ratio)
     return structure.dense(compact, n_t)
 
 
-def _equal_volumes(compact: Array, share: Array, structure: Structure, floor: Floor) -> Array:
+def _equal_volumes(compact: Array, share: Array, structure: Structure, variance: Array) -> Array:
     """lambda M_k / |M_k|^(1/L) with lambda = sum_k (r_k / N) |M_k|^(1/L); M_k that are singular stay."""
-    n_t = len(floor.parameters)
-    told, side = ~structure.singular(compact, floor.parameters), np.zeros(len(share))
+    n_t = len(variance)
+    told, side = ~structure.singular(compact, variance), np.zeros(len(share))
     side[told] = np.exp(structure.log_det(compact[told], n_t) / n_t)
     factor = np.where(told, share @ side / np.where(told, side, 1.0), 1.0)
     return np.asarray(compact * factor.reshape(-1, *[1] * (compact.ndim - 1)))
 
 
-def regression(moments: Moments, constraints: Constraints, floor: Floor) -> Array:
+def regression(moments: ComponentMoments, rules: Rules) -> Array:
     """Maps A (K, D, L), eq. Ak_up."""
-    if not constraints.tied_maps:
-        return _regression(moments.xx, moments.xy, floor.parameters)
+    if not rules.constraints.tied_maps:
+        return _regression(moments.xx, moments.xy, rules.parameters)
     xx, xy = (np.tensordot(moments.share, part, axes=1)[None] for part in (moments.xx, moments.xy))
-    return np.repeat(_regression(xx, xy, floor.parameters), len(moments.share), axis=0)
+    return np.repeat(_regression(xx, xy, rules.parameters), len(moments.share), axis=0)
 
 
 def _regression(xx: Array, xy: Array, variance: Array) -> Array:
@@ -253,23 +258,17 @@ def _regression(xx: Array, xy: Array, variance: Array) -> Array:
     return slopes.transpose(0, 2, 1)
 
 
-def tie_and_clip(
-    compact: Array, share: Array, structure: Structure, tied: bool, variance: Array, ratio: float
-) -> Array:
-    """Compact covariances made equal where tied, then none below the floor."""
-    if tied:
+def _tie_and_clip(compact: Array, share: Array | None, structure: Structure, variance: Array, ratio: float) -> Array:
+    """Compact covariances made equal by their ``share``, if it is given, then none below the floor."""
+    if share is not None:
         pooled = np.tensordot(share, compact, axes=1)
         compact = np.repeat(pooled[None], len(share), axis=0)
     return structure.clip(compact, variance, ratio)
 
 
-def _singular(theta: GLLiMParameters, floor: Floor) -> Kept:
-    singular = theta.structure.singular(theta.Sigma, floor.spectra)
+def _singular(theta: GLLiMParameters, rules: Rules) -> Kept:
+    singular = theta.structure.singular(theta.Sigma, rules.spectra)
     n_t = theta.n_parameters
     if n_t:
-        singular = singular | STRUCTURES["full"].singular(theta.Gamma[:, :n_t, :n_t], floor.parameters)
+        singular = singular | FULL.singular(theta.Gamma[:, :n_t, :n_t], rules.parameters)
     return np.asarray(singular)
-
-
-def _brief(counts: Array) -> str:
-    return f"{counts.min():.3g} to {counts.max():.3g}"

@@ -1,8 +1,8 @@
 """The E-step, and the sums that are all an M-step needs of the data.
 
-:class:`ConditionalTerms` prepares theta once an iteration; :func:`expectation` turns a row block into responsibilities
-(eq. SOLVA_EZstep) and latent means (eq. SOLVA_EWstep3); :class:`SufficientStatistics` adds over blocks, chunks and
-workers. All in the scaled units of :mod:`specinvert.gllim.model.scaling`.
+:class:`ConditionalTerms` prepares theta once an iteration for r_Z (eq. r_z), the responsibilities of eq. SOLVA_EZstep,
+and r_W|Z (eq. r_wz), the latents' means and covariances of eq. SOLVA_EWstep3; :class:`SufficientStatistics` adds over
+blocks, chunks and workers. All in the scaled units of :mod:`specinvert.gllim.model.scaling`.
 """
 
 from __future__ import annotations
@@ -13,63 +13,80 @@ import numpy as np
 from scipy.special import entr
 
 from ..core import LOG_2PI, NEGLIGIBLE, Array, Workspace, accumulate_rows, normalize_rows, prior_rows
-from ..model import STRUCTURES, GLLiMParameters, LogJoint, Scaling, Structure, mean_square, update_prior
-from .chunks import Chunk, blocks
+from ..model import GLLiMParameters, LogJoint, Scaling, Structure, update_prior
+from .source import Chunk, blocks
+
+
+@dataclass(frozen=True)
+class LatentPosterior:
+    """r_W|Z (eq. r_wz): given y_n, t_n and Z_n = k, w_n is Gaussian with mean mu_nk and covariance S_k.
+
+    Attributes
+    ----------
+    c : (K, L_w) prior means c_w, about which mu_nk = c_k + root_k u_nk, with u (n, L_w, K) from the whitened residuals.
+    root : (K, L_w, L_w) triangular roots of S. S : (K, L_w, L_w) S_w of eq. SOLVA_EWstep3.
+    """
+
+    c: Array
+    root: Array
+    S: Array
+
+    def none(self) -> LatentPosterior:
+        """That of no latents."""
+        return LatentPosterior(self.c[:, :0], self.root[:, :0, :0], self.S[:, :0, :0])
 
 
 @dataclass(frozen=True)
 class ConditionalTerms:
-    """Theta, prepared for the density of (y, t) and the posterior of w given y, t and k.
+    """Theta, prepared for the posteriors of Z and of w: the two densities whose product is p(y, t | Z = k).
 
     Attributes
     ----------
-    residuals : log-densities of y - A_t t - b - A_w c_w, latents integrated out.
-    latent_mean : (K, L_w) c_w.
-    latent_covariance : (K, L_w, L_w) S_w of eq. SOLVA_EWstep3, ``root`` a triangular root of it.
-    centre : (L_t, K) c_t. whitening : (L_t, L_t, K), inverse Cholesky factor of Gamma_t; zero where that is flat.
+    y_given_t : p(y | t, Z = k) = N(y; A [t; c_w] + b, Sigma + A_w Gamma_w A_w'), latents integrated out.
+    c_t : (L_t, K), whitening : (L_t, L_t, K), of p(t | Z = k) = N(t; c_t, Gamma_t): the inverse Cholesky factor of
+        Gamma_t, zero where that is flat.
     log_constant : (K,) log pi_k and the normalisation of both densities.
+    r_wz : what is known of the latents once y, t and Z are.
     """
 
-    residuals: LogJoint
-    latent_mean: Array
-    latent_covariance: Array
-    root: Array
-    centre: Array
+    y_given_t: LogJoint
+    c_t: Array
     whitening: Array
     log_constant: Array
+    r_wz: LatentPosterior
 
     @classmethod
     def of(cls, theta: GLLiMParameters) -> ConditionalTerms:
         """Prepare theta, for data about the origin: L_w x L_w systems only, no D x D array but a full Sigma's."""
         n_bands, n_t, structure = theta.n_bands, theta.n_parameters, theta.structure
-        maps_t, maps_w = theta.A[:, :, :n_t], theta.A[:, :, n_t:]
-        latent_mean = np.ascontiguousarray(theta.c[:, n_t:])
-        intercept = theta.b + np.einsum("kdl,kl->kd", maps_w, latent_mean)
-        basis, root, log_det_latent = update_prior(structure, theta.Sigma, maps_w, theta.Gamma[:, n_t:, n_t:])
+        A_t, A_w = theta.A[:, :, :n_t], theta.A[:, :, n_t:]
+        c_w, Gamma_w = np.ascontiguousarray(theta.c[:, n_t:]), theta.Gamma[:, n_t:, n_t:]
+        basis, root, log_det_w = update_prior(structure, theta.Sigma, A_w, Gamma_w)
+        log_det_y = structure.log_det(theta.Sigma, n_bands) + log_det_w
+        offset = theta.b + np.einsum("kdl,kl->kd", A_w, c_w)
+        regression = np.concatenate([A_t, offset[:, :, None]], axis=2)
         root_t = np.linalg.cholesky(theta.Gamma[:, :n_t, :n_t])
         whitening = np.ascontiguousarray(np.linalg.inv(root_t).transpose(1, 2, 0))
         log_det_t = 2.0 * np.log(np.diagonal(root_t, axis1=1, axis2=2)).sum(axis=1) + n_t * LOG_2PI
-        if theta.constraints.gamma == "flat":
+        if theta.constraints.flat:
             whitening, log_det_t = np.zeros_like(whitening), np.zeros_like(log_det_t)
-        log_det = structure.log_det(theta.Sigma, n_bands) + log_det_latent + log_det_t
-        regression = np.concatenate([maps_t, intercept[:, :, None]], axis=2)
         return cls(
-            residuals=structure.log_joint(theta.Sigma, regression, basis, mean_square(theta)),
-            latent_mean=latent_mean,
-            latent_covariance=root @ root.transpose(0, 2, 1),
-            root=root,
-            centre=np.ascontiguousarray(theta.c[:, :n_t].T),
+            y_given_t=structure.log_joint(theta.Sigma, regression, basis, theta.mean_square()),
+            c_t=np.ascontiguousarray(theta.c[:, :n_t].T),
             whitening=whitening,
-            log_constant=np.log(theta.pi) - 0.5 * (log_det + n_bands * LOG_2PI),
+            log_constant=np.log(theta.pi) - 0.5 * (log_det_y + log_det_t + n_bands * LOG_2PI),
+            r_wz=LatentPosterior(c_w, root, root @ root.transpose(0, 2, 1)),
         )
 
-    def log_joint(self, spectra: Array, parameters: Array, workspace: Workspace) -> tuple[Array, Array]:
-        """Log of pi_k p(y_n, t_n | k) (n, K), -inf where negligible, and the whitened latents (n, L_w, K) about c_w."""
-        n = len(spectra)
-        densities = workspace.array("densities", n, len(self.log_constant))
-        prior_rows(parameters, self.centre, self.whitening, self.log_constant, densities)
-        x = np.concatenate([parameters, np.ones((n, 1))], axis=1)
-        return densities, self.residuals(spectra, x, densities, NEGLIGIBLE, workspace)
+    def posteriors(self, y: Array, t: Array, workspace: Workspace) -> tuple[Array, Array, Array]:
+        """r_nk (n, K), zero where negligible, log p(y_n, t_n) (n,), and u (n, L_w, K) of :class:`LatentPosterior`."""
+        n = len(y)
+        r, log_density = workspace.array("densities", n, len(self.log_constant)), np.empty(n)
+        prior_rows(t, self.c_t, self.whitening, self.log_constant, r)  # log pi_k p(t_n | Z_n = k)
+        x = np.concatenate([t, np.ones((n, 1))], axis=1)
+        u = self.y_given_t(y, x, r, NEGLIGIBLE, workspace)  # adds log p(y_n | t_n, Z_n = k)
+        normalize_rows(r, log_density)  # eq. SOLVA_EZstep
+        return r, log_density, u
 
 
 def log_joint_density(theta: GLLiMParameters, spectra: Array, parameters: Array) -> Array:
@@ -87,10 +104,9 @@ def density_and_entropy(theta: GLLiMParameters, spectra: Array, parameters: Arra
     densities, entropies, workspace = [], [], Workspace()
     for part in blocks(chunk, theta.structure.rows):
         rows = part.scaled(scaling, workspace)
-        by_component, _ = terms.log_joint(rows.spectra, rows.parameters, workspace)
-        densities.append(np.empty(len(rows)))
-        normalize_rows(by_component, densities[-1])
-        entropies.append(entr(by_component).sum(axis=1))
+        r, log_density, _ = terms.posteriors(rows.spectra, rows.parameters, workspace)
+        densities.append(log_density)
+        entropies.append(entr(r).sum(axis=1))
     return np.concatenate(densities), np.concatenate(entropies)
 
 
@@ -118,20 +134,6 @@ class SufficientStatistics:
         sums = (getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
         return SufficientStatistics(*sums)
 
-    @classmethod
-    def identity(cls, n_components: int, dimension: int, n_bands: int, sigma: str) -> SufficientStatistics:
-        """The sum over no rows."""
-        return cls(
-            0.0,
-            0.0,
-            np.zeros(n_components),
-            np.zeros((n_components, dimension)),
-            np.zeros((n_components, dimension, dimension)),
-            np.zeros((n_components, n_bands)),
-            np.zeros((n_components, dimension, n_bands)),
-            np.zeros(STRUCTURES[sigma].moment_shape(n_components, n_bands)),
-        )
-
     def keep(self, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> SufficientStatistics:
         """The statistics of some components."""
         per_component = (getattr(self, f.name)[kept] for f in fields(self)[2:])
@@ -139,35 +141,35 @@ class SufficientStatistics:
 
 
 class Accumulator:
-    """Adds rows to sums in place, for one thread.
+    """Adds rows to sums in place, for one thread; x = [t; mu] has the latents' means under ``r_wz``."""
 
-    x = [t; w] has the parameters of the rows and latents ``mean + root latent``, root (K, L_w, L_w), mean (K, L_w).
-    """
-
-    def __init__(self, structure: Structure, root: Array, mean: Array, n_parameters: int, n_bands: int) -> None:
-        n_components, n_latent = mean.shape
+    def __init__(self, structure: Structure, r_wz: LatentPosterior, n_parameters: int, n_bands: int) -> None:
+        n_components, n_latent = r_wz.c.shape
         size = 1 + n_parameters + n_latent
-        self.structure, self.root, self.mean = structure, root, mean
+        self.structure, self.r_wz, self.n_parameters = structure, r_wz, n_parameters
         self.total = self.log_likelihood = 0.0
         self.outer = np.zeros((n_components, size, size))
         self.sums = np.zeros((n_components, size, n_bands))
         self.yy = np.zeros(structure.moment_shape(n_components, n_bands))
 
-    def add(self, rows: Chunk, weights: Array, latent: Array, log_likelihood: float = 0.0) -> None:
-        """Add rows under weights (n, K) = sample weight times responsibility, with latents (n, L_w, K)."""
+    def add(self, rows: Chunk, weights: Array, u: Array, log_likelihood: float = 0.0) -> None:
+        """Add rows under weights (n, K) = sample weight times responsibility, with u (n, L_w, K) of the latents."""
         self.total += float(rows.weights.sum())
         self.log_likelihood += log_likelihood
-        accumulate_rows(weights, latent, self.root, self.mean, rows.parameters, rows.spectra, self.outer, self.sums)
+        r_wz = self.r_wz
+        accumulate_rows(weights, u, r_wz.root, r_wz.c, rows.parameters, rows.spectra, self.outer, self.sums)
         self.structure.add_second_moments(rows.spectra, weights, self.yy)
 
     def statistics(self) -> SufficientStatistics:
-        """What was added."""
+        """What was added, with r_k S^x."""
+        r, xx, n_t = self.outer[:, 0, 0], self.outer[:, 1:, 1:].copy(), self.n_parameters
+        xx[:, n_t:, n_t:] += r[:, None, None] * self.r_wz.S
         return SufficientStatistics(
             total=self.total,
             log_likelihood=self.log_likelihood,
-            r=self.outer[:, 0, 0],
+            r=r,
             x=self.outer[:, 0, 1:],
-            xx=self.outer[:, 1:, 1:],
+            xx=xx,
             y=self.sums[:, 0],
             xy=self.sums[:, 1:],
             yy=self.yy,
@@ -181,18 +183,12 @@ def expectation(
 
     Without ``latents`` the E-Z-step alone: x is t.
     """
-    n_t, n_bands = chunk.parameters.shape[1], chunk.spectra.shape[1]
-    size = terms.latent_mean.shape[1] if latents else 0
-    root, covariance = terms.root[:, :size, :size], terms.latent_covariance[:, :size, :size]
-    accumulator = Accumulator(structure, root, terms.latent_mean[:, :size], n_t, n_bands)
+    r_wz = terms.r_wz if latents else terms.r_wz.none()
+    accumulator = Accumulator(structure, r_wz, chunk.parameters.shape[1], chunk.spectra.shape[1])
     workspace = Workspace.of_this_thread()
     for part in blocks(chunk, structure.rows):
         rows = part.scaled(scaling, workspace)
-        weights, latent = terms.log_joint(rows.spectra, rows.parameters, workspace)
-        log_density = np.empty(len(rows))
-        normalize_rows(weights, log_density)
-        weights *= rows.weights[:, None]
-        accumulator.add(rows, weights, latent, float(rows.weights @ log_density))
-    sums = accumulator.statistics()
-    sums.xx[:, n_t:, n_t:] += sums.r[:, None, None] * covariance
-    return sums
+        r, log_density, u = terms.posteriors(rows.spectra, rows.parameters, workspace)
+        r *= rows.weights[:, None]
+        accumulator.add(rows, r, u, float(rows.weights @ log_density))
+    return accumulator.statistics()

@@ -1,47 +1,58 @@
 """From settings and training data to the best fit: checks, scaling, starts, n_init and the choice of L_w by BIC.
 
-A committee: several fits of one training set from starts of their own, whose posteriors are averaged."""
+Also the members of a committee: several fits of one training set from starts of their own.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import numbers
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..core import Array, one_blas_thread
-from ..model import AUTO, Constraints, GLLiMParameters, Scaling
-from .chunks import ChunkSource, DataMoments, moments_of
+from ..core import Array, fingerprint, one_blas_thread
+from ..model import AUTO, Constraints, GLLiMParameters, Scaling, few_samples
 from .em import ALGORITHMS, Fit, Problem, State, Stopping, run_em
-from .fixing import check_names, find_blocks, fixed_parts
-from .initialize import STARTS, GivenResponsibilities, PrincipalGrid, Start, find_start
-from .maximization import Fixed, Floor
+from .fixing import as_array, as_covariances, check_names, find_blocks, fixed_parts
+from .initialize import STARTS, PrincipalGrid, Start, find_start, given_responsibilities
+from .maximization import Fixed, Rules
+from .source import ChunkSource, DataMoments, brief, moments_of
 
 logger = logging.getLogger(__name__)
 
 FitProgress = Callable[[str, int, float], None]
 
-SAMPLES_PER_COLUMN = 3
-"""Samples that a component needs, for each column of its affine map, to leave a noise to estimate."""
+
+class ColumnNames(NamedTuple):
+    """What error messages call a band, and a parameter, of a number."""
+
+    band: Callable[[int], str] = "band {}".format
+    parameter: Callable[[int], str] = "parameter {}".format
 
 
-class Checkpoint(Protocol):
+NUMBERED = ColumnNames()
+
+
+class Checkpoint(ABC):
     """Keeps the states of EM runs, so that training can go on after a stop to the same bits."""
 
+    @abstractmethod
     def begin(self, fingerprint: str) -> None:
         """Take up the states of the same training; raises ValueError where those kept are of another."""
 
+    @abstractmethod
     def load(self, label: str) -> State | None:
         """The last state kept of a run."""
 
+    @abstractmethod
     def keep(self, label: str, state: State, last: bool) -> None:
         """Keep the state of a run; ``last`` where the run ends with it."""
 
@@ -128,8 +139,7 @@ def train(
     source: ChunkSource,
     settings: Settings,
     n_responsibilities: int | None = None,
-    band_names: Callable[[int], str] = "band {}".format,
-    parameter_names: Callable[[int], str] = "parameter {}".format,
+    names: ColumnNames = NUMBERED,
     progress: FitProgress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Training:
@@ -140,7 +150,7 @@ def train(
     source : training data, free of NaN.
     settings : what to fit.
     n_responsibilities : K, where the chunks carry responsibilities to start from.
-    band_names, parameter_names : name a column in error messages.
+    names : of the columns, for error messages.
     progress : called after each EM iteration with the name of the run, the iteration and the log-likelihood.
     checkpoint : keeps the states of the runs, and gives those of an earlier, stopped training.
 
@@ -152,14 +162,14 @@ def train(
     check_progress(progress)
     with one_blas_thread():
         moments = source.sum(moments_of)
-        check_data(moments, settings, n_responsibilities, band_names, parameter_names)
+        check_data(moments, settings, n_responsibilities, names)
         n_bands = len(moments.spectra.mean)
         dimensions = settings.latent_dimensions(n_bands)
         settings.constraints.check_bands(n_bands)
         problem = problem_of(source, settings, moments)
         starts = _starts(problem, settings, moments, n_responsibilities)
         if checkpoint is not None:
-            checkpoint.begin(_fingerprint(settings, moments))
+            checkpoint.begin(fingerprint(repr(settings), *moments.arrays()))
         fits: dict[int, Fit] = {}
         for n_latent in dimensions:
             runs = []
@@ -172,7 +182,7 @@ def train(
                     runs.append(run_em(own, start, fixed, report))
                 else:
                     keep = partial(_keep, checkpoint, label, settings.max_iter)
-                    runs.append(run_em(own, start, fixed, report, checkpoint.load(label), keep))
+                    runs.append(run_em(own, checkpoint.load(label) or start, fixed, report, keep))
             fits[n_latent] = max(runs, key=lambda fit: fit.log_likelihoods[-1])
     chosen = min(fits.values(), key=lambda fit: fit.bic)
     if settings.tol > 0 and not chosen.converged:
@@ -182,48 +192,23 @@ def train(
             ConvergenceWarning,
             stacklevel=3,
         )
-    _tell_few_samples(chosen)
+    few = few_samples(chosen.parameters, chosen.total_weight)
+    if few is not None:
+        advice = ", tied_sigma=True or sigma='diag'" if few.of_noise else ""
+        message = "%s: uncertainties will be too small; use fewer components or more samples%s"
+        logger.warning(message, few.text, advice)
     return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
-
-
-def _tell_few_samples(fit: Fit) -> None:
-    """Log that components have too few samples for what they hold; uncertainties are too small then.
-
-    A full covariance of fewer samples than it has directions is singular but for ``reg_covar``, and an affine map
-    through hardly more samples than it has columns leaves nothing over.
-    """
-    theta = fit.parameters
-    counts, columns = theta.pi * fit.total_weight, theta.A.shape[2] + 1
-    full = theta.constraints.sigma == "full" and not theta.constraints.tied_sigma
-    wanted = theta.n_bands + columns if full else SAMPLES_PER_COLUMN * columns
-    few = int((counts < wanted).sum())
-    if (full and few) or counts.mean() < wanted:
-        what = f"a full covariance of {theta.n_bands} bands" if full else f"an affine map of {columns} columns"
-        logger.warning(
-            "%d of %d components have fewer samples than the %d that %s wants (least %.0f): uncertainties will be too "
-            "small; use fewer components or more samples%s",
-            *(few, len(counts), wanted, what, counts.min(), ", tied_sigma=True or sigma='diag'" if full else ""),
-        )
 
 
 def _grouped(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> Problem:
     """The problem with the groups of bands found where they are asked for."""
     if problem.constraints.sigma_blocks != AUTO:
         return problem
-    return replace(problem, constraints=replace(problem.constraints, sigma_blocks=find_blocks(problem, start, fixed)))
+    return problem.constrained(sigma_blocks=find_blocks(problem, start, fixed))
 
 
 def _keep(checkpoint: Checkpoint, label: str, max_iter: int, state: State) -> None:
     checkpoint.keep(label, state, state.converged or len(state.log_likelihoods) == max_iter)
-
-
-def _fingerprint(settings: Settings, moments: DataMoments) -> str:
-    """Tells one training from another: the settings and what the first pass found in the data."""
-    digest = hashlib.sha256(repr(settings).encode())
-    for part in (moments.spectra, moments.parameters):
-        for values in (part.mean, part.squared, part.low, part.high):
-            digest.update(np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()
 
 
 def _check_integer(name: str, value: Any, least: int) -> None:
@@ -258,13 +243,7 @@ def check_progress(progress: Any) -> None:
         raise TypeError(f"progress={progress!r} must be a function of a label, the iteration and the log-likelihood")
 
 
-def check_data(
-    moments: DataMoments,
-    settings: Settings,
-    n_responsibilities: int | None,
-    band_names: Callable[[int], str],
-    parameter_names: Callable[[int], str],
-) -> None:
+def check_data(moments: DataMoments, settings: Settings, n_responsibilities: int | None, names: ColumnNames) -> None:
     """ValueError for constant bands or parameters, fewer samples than components, or a start that does not fit."""
     n_components = n_responsibilities or settings.n_components
     if isinstance(settings.init, GLLiMParameters) and n_responsibilities is None:
@@ -276,40 +255,37 @@ def check_data(
         )
     if not moments.spectra.weight > 0:
         raise ValueError("the sample weights sum to zero: at least one must be positive")
-    for columns, names, what in (
-        (moments.spectra, band_names, "band"),
-        (moments.parameters, parameter_names, "parameter"),
+    for columns, name, what in (
+        (moments.spectra, names.band, "band"),
+        (moments.parameters, names.parameter, "parameter"),
     ):
         constant = np.flatnonzero(~(columns.high > columns.low))
         if len(constant):
-            shown = ", ".join(f"{names(int(i))} (always {columns.low[i]:g})" for i in constant[:5])
+            shown = ", ".join(f"{name(int(i))} (always {columns.low[i]:g})" for i in constant[:5])
             more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
             raise ValueError(f"constant {what} in training: {shown}{more}; leave it out")
 
 
 def problem_of(source: ChunkSource, settings: Settings, moments: DataMoments) -> Problem:
     """What stays the same during EM on a source, scaled and floored by the moments of the data."""
+    constraints = settings.constraints
     scaling = Scaling.from_moments(
-        moments.spectra,
-        moments.parameters,
-        settings.constraints.sigma,
-        settings.standardize,
-        settings.constraints.intercept,
+        moments.spectra, moments.parameters, constraints.kind, settings.standardize, constraints.intercept
     )
-    floor = Floor(
+    rules = Rules(
+        constraints,
         settings.reg_covar,
         moments.spectra.variance / scaling.spectra_scale**2,
         moments.parameters.variance / scaling.parameters_scale**2,
     )
-    stopping = Stopping(settings.max_iter, settings.tol)
-    return Problem(source, scaling, settings.constraints, floor, stopping, settings.algorithm)
+    return Problem(source, scaling, rules, Stopping(settings.max_iter, settings.tol), settings.algorithm)
 
 
 def _starts(
     problem: Problem, settings: Settings, moments: DataMoments, n_responsibilities: int | None
 ) -> Sequence[Start | GLLiMParameters]:
     if n_responsibilities is not None:
-        return [GivenResponsibilities()]
+        return [given_responsibilities]
     if isinstance(settings.init, GLLiMParameters):
         _check_warm_start(settings, moments)
         return [settings.init]
@@ -326,7 +302,7 @@ def _starts(
             settings.n_components,
             problem.source,
             problem.scaling,
-            (problem.floor.parameters, problem.floor.spectra),
+            (problem.rules.parameters, problem.rules.spectra),
             int(random.randint(np.iinfo(np.int32).max)),
         )
         for _ in range(settings.n_init)
@@ -350,11 +326,7 @@ def _check_warm_start(settings: Settings, moments: DataMoments) -> None:
 
 
 def _fixed(
-    settings: Settings,
-    problem: Problem,
-    start: Start | GLLiMParameters,
-    n_latent: int,
-    n_responsibilities: int | None,
+    settings: Settings, problem: Problem, start: Start | GLLiMParameters, n_latent: int, n_responsibilities: int | None
 ) -> Fixed:
     """What the settings, or the theta of a warm start, say that is not estimated, in scaled units."""
     given = partial(fixed_parts, settings.fixed, settings.constraints, problem.scaling)
@@ -364,30 +336,13 @@ def _fixed(
     n_components = n_responsibilities or settings.n_components
     parts = given(n_components)
     standard = Fixed.standard(n_components, n_latent)
-    mean = _moment("latent_mean", settings.latent_mean, standard.mean)
-    covariance = _moment("latent_covariance", settings.latent_covariance, standard.covariance)
-    off = np.abs(covariance - covariance.transpose(0, 2, 1)).max(initial=0.0)
-    least = np.linalg.eigvalsh(covariance).min(initial=np.inf)
-    if off > 1e-9 * np.abs(covariance).max(initial=0.0) or not least > 0:
-        raise ValueError(
-            f"latent_covariance must be symmetric and positive definite, it is off by {off:g} and has an eigenvalue "
-            f"of {least:g}"
-        )
+    mean, covariance = standard.mean, standard.covariance
+    if settings.latent_mean is not None:
+        mean = as_array(f"latent_mean={brief(settings.latent_mean)}", settings.latent_mean, mean.shape)
+    if settings.latent_covariance is not None:
+        what = f"latent_covariance={brief(settings.latent_covariance)}"
+        covariance = as_covariances(what, settings.latent_covariance, covariance.shape)
     return Fixed(mean, covariance, parts)
-
-
-def _moment(name: str, given: Any, standard: Array) -> Array:
-    """A fixed moment of the latents as it is given, broadcast to one a component; the standard one where it is not."""
-    if given is None:
-        return standard
-    try:
-        found = np.broadcast_to(np.asarray(given, dtype=np.float64), standard.shape)
-    except (TypeError, ValueError):
-        shown = " ".join(repr(given).split())[:60]
-        raise ValueError(f"{name}={shown} must be numbers that broadcast to {standard.shape}") from None
-    if not np.isfinite(found).all():
-        raise ValueError(f"{name} holds NaN or infinite values")
-    return found
 
 
 ALTERNATING = ("kmeans", "kmeans-joint")

@@ -1,25 +1,22 @@
 """What a model is: theta, the structures of its covariances, constraints, and what may be asked of them."""
 
-from .constraints import AUTO, FIXABLE, Constraints
-from .covariance import FULL, SINGULAR, STRUCTURES, Bands, Block, Correlated, Full, Structure
-from .criteria import aic, bic, icl, n_free_parameters
-from .density import mean_square, update_prior
-from .parameters import GLLiMParameters, with_noise
+from .constraints import FIXABLE, Constraints
+from .covariance import AUTO, DIAG, ISO
+from .criteria import aic, bic, few_samples, icl, n_free_parameters
+from .parameters import GLLiMParameters
 from .residuals import TILE_ROWS, LogJoint
 from .scaling import Moments, Scaling
+from .structure import FULL, SINGULAR, Structure, update_prior
 
 __all__ = [
     "AUTO",
+    "DIAG",
     "FIXABLE",
     "FULL",
+    "ISO",
     "SINGULAR",
-    "STRUCTURES",
     "TILE_ROWS",
-    "Bands",
-    "Block",
     "Constraints",
-    "Correlated",
-    "Full",
     "GLLiMParameters",
     "LogJoint",
     "Moments",
@@ -27,9 +24,8 @@ __all__ = [
     "Structure",
     "aic",
     "bic",
+    "few_samples",
     "icl",
-    "mean_square",
     "n_free_parameters",
     "update_prior",
-    "with_noise",
 ]

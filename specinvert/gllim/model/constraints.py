@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .covariance import STRUCTURES, Structure, structure_of
+from .covariance import AUTO, Block, Diag, Iso
+from .structure import Full, Structure
 
-SIGMA_STRUCTURES = (*STRUCTURES, "block")
-GAMMA_STRUCTURES = (*STRUCTURES, "flat")
+KINDS: Mapping[str, type[Structure]] = {kind.name: kind for kind in (Full, Diag, Iso, Block)}
+"""All structures of Sigma by name."""
+STRUCTURES: Mapping[str, Structure] = {name: kind.of(None) for name, kind in KINDS.items() if not kind.needs_blocks}
+"""The structures that a name alone tells, those of Gamma too."""
+FLAT = "flat"
+"""The ``gamma`` that is no prior."""
 FIXABLE = ("pi", "c", "Gamma", "Sigma")
 """Parts of theta that may be given instead of estimated."""
-AUTO = "auto"
+
+
+@lru_cache(maxsize=64)
+def structure_of(name: str, blocks: tuple[int, ...] | None = None) -> Structure:
+    """The structure of a name; "block" needs the group (D,) of each band."""
+    return STRUCTURES[name] if blocks is None else KINDS[name].of(blocks)
 
 
 @dataclass(frozen=True)
@@ -52,10 +61,7 @@ class Constraints:
     fixed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, value, accepted in (
-            ("sigma", self.sigma, SIGMA_STRUCTURES),
-            ("gamma", self.gamma, GAMMA_STRUCTURES),
-        ):
+        for name, value, accepted in (("sigma", self.sigma, KINDS), ("gamma", self.gamma, (*STRUCTURES, FLAT))):
             if not isinstance(value, str) or value not in accepted:
                 raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
         for name in ("tied_sigma", "tied_pi", "tied_maps", "intercept"):
@@ -68,7 +74,7 @@ class Constraints:
             raise ValueError(
                 "tied_maps=True needs tied_sigma=True: maps shared under unequal noise have no closed form"
             )
-        object.__setattr__(self, "sigma_blocks", _blocks(self.sigma, self.sigma_blocks))
+        object.__setattr__(self, "sigma_blocks", self.kind.read_blocks(self.sigma_blocks))
         object.__setattr__(self, "fixed", tuple(self.fixed))
         self._check_fixed()
 
@@ -76,12 +82,17 @@ class Constraints:
         for name in self.fixed:
             if name not in FIXABLE:
                 raise ValueError(f"fixed names {name!r}, which is not one of {', '.join(map(repr, FIXABLE))}")
-        if self.gamma == "flat" and {"c", "Gamma"} & set(self.fixed):
+        if self.flat and {"c", "Gamma"} & set(self.fixed):
             raise ValueError("gamma='flat' leaves no prior on the parameters: do not fix its c or Gamma")
         if self.sigma_blocks == AUTO and "Sigma" in self.fixed:
             raise ValueError("sigma_blocks='auto' finds the groups of a Sigma to estimate: name those of a fixed one")
         if self.tied_pi and "pi" in self.fixed:
             raise ValueError("tied_pi=True and fixed weights exclude each other: give one of them")
+
+    @property
+    def kind(self) -> type[Structure]:
+        """The class of Sigma's structure."""
+        return KINDS[self.sigma]
 
     @property
     def structure(self) -> Structure:
@@ -90,54 +101,29 @@ class Constraints:
             raise ValueError("sigma_blocks='auto' names no groups of bands yet: training finds them")
         return structure_of(self.sigma, self.sigma_blocks)
 
+    @property
+    def flat(self) -> bool:
+        """Whether there is no prior on the parameters."""
+        return self.gamma == FLAT
+
+    @property
+    def prior_structure(self) -> Structure:
+        """The structure of Gamma, where the prior is not flat."""
+        return structure_of(self.gamma)
+
     def nothing_own(self, n_parameters: int) -> bool:
         """Whether no part of theta is a single component's own, so that one without samples does no harm."""
         weights = self.tied_pi or "pi" in self.fixed
-        prior = n_parameters == 0 or self.gamma == "flat" or {"c", "Gamma"} <= set(self.fixed)
+        prior = n_parameters == 0 or self.flat or {"c", "Gamma"} <= set(self.fixed)
         return bool(self.tied_maps and not self.intercept and weights and prior)
 
-    def of_bands(self, bands: NDArray[np.intp]) -> Constraints:
-        """The constraints of a subset of the bands."""
-        if self.sigma != "block":
+    def with_structure(self, structure: Structure) -> Constraints:
+        """The same constraints with another structure of Sigma."""
+        if (structure.name, structure.blocks) == (self.sigma, self.sigma_blocks):
             return self
-        return replace(self, sigma_blocks=tuple(self.sigma_blocks[band] for band in bands))
+        return replace(self, sigma=structure.name, sigma_blocks=structure.blocks)
 
     def check_bands(self, n_bands: int) -> None:
         """Raises ValueError where ``sigma_blocks`` is for another number of bands."""
-        if self.sigma == "block" and self.sigma_blocks != AUTO and len(self.sigma_blocks) != n_bands:
+        if self.sigma_blocks not in (None, AUTO) and len(self.sigma_blocks) != n_bands:
             raise ValueError(f"sigma_blocks groups {len(self.sigma_blocks)} bands, the spectra have {n_bands}")
-
-
-def _blocks(sigma: str, given: Any) -> Any:
-    """The group (D,) of each band as integers from zero, in the order in which they first occur; None or "auto"."""
-    if sigma != "block":
-        if given is not None:
-            raise ValueError(f"sigma_blocks are for sigma='block', not for sigma={sigma!r}")
-        return None
-    if isinstance(given, str) and given == AUTO:
-        return AUTO
-    if given is None or isinstance(given, str) or not isinstance(given, Sequence | np.ndarray) or not len(given):
-        raise ValueError(
-            f"sigma='block' with sigma_blocks={given!r}: give the group of each band, lists of the bands of each "
-            "group, or 'auto'"
-        )
-    if all(isinstance(label, numbers.Integral) for label in given):
-        order: dict[int, int] = {}
-        return tuple(order.setdefault(int(label), len(order)) for label in given)
-    return _labels_of_lists(given)
-
-
-def _labels_of_lists(given: Iterable[Any]) -> tuple[int, ...]:
-    try:
-        groups = [[int(band) for band in group] for group in given]
-    except (TypeError, ValueError):
-        raise ValueError(f"sigma_blocks={given!r} must be integers, or lists of integers") from None
-    owner = {band: number for number, group in enumerate(groups) for band in group}
-    counted = sum(map(len, groups))
-    if sorted(owner) != list(range(counted)):
-        raise ValueError(
-            f"the lists of sigma_blocks hold {counted} bands, {len(owner)} of them distinct: each band from 0 to D - 1 "
-            "must be in one group"
-        )
-    order: dict[int, int] = {}
-    return tuple(order.setdefault(owner[band], len(order)) for band in range(counted))

@@ -1,23 +1,26 @@
-"""Model selection: the number of free parameters, AIC, BIC and ICL.
+"""Model selection, the number of free parameters, AIC, BIC and ICL, and whether samples suffice for a model.
 
 The paper chooses L_w by BIC (section "Latent Dimension Estimation Using BIC").
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .constraints import Constraints
-from .covariance import STRUCTURES
+
+if TYPE_CHECKING:
+    from .parameters import GLLiMParameters
+
+SAMPLES_PER_COLUMN = 3
+"""Samples that a component needs, for each column of its affine map, to leave a noise to estimate."""
 
 
 def n_free_parameters(
-    n_components: int,
-    n_bands: int,
-    n_parameters: int,
-    n_latent: int,
-    constraints: Constraints,
-    rotations: bool = True,
+    n_components: int, n_bands: int, n_parameters: int, n_latent: int, constraints: Constraints, rotations: bool = True
 ) -> int:
     """Dimension of theta, D(theta), as the paper counts it.
 
@@ -33,10 +36,10 @@ def n_free_parameters(
         count += n_components * n_bands
     if not constraints.tied_pi and "pi" not in fixed:
         count += n_components - 1
-    if constraints.gamma != "flat" and "c" not in fixed:
+    if not constraints.flat and "c" not in fixed:
         count += n_components * n_parameters
-    if constraints.gamma != "flat" and "Gamma" not in fixed and n_parameters:
-        own = STRUCTURES[constraints.gamma].n_free(n_parameters)
+    if not constraints.flat and "Gamma" not in fixed and n_parameters:
+        own = constraints.prior_structure.n_free(n_parameters)
         if constraints.tied_gamma == "volume":
             count += n_components * own - (n_components - 1)
         else:
@@ -62,3 +65,29 @@ def icl(log_likelihood: float, n_free: int, total_weight: float, entropy: float)
     The integrated completed likelihood (Biernacki, Celeux and Govaert, 2000) in its BIC approximation.
     """
     return bic(log_likelihood, n_free, total_weight) + 2.0 * entropy
+
+
+@dataclass(frozen=True)
+class FewSamples:
+    """What has too few samples, in words, and whether that is a covariance of the noise, else an affine map."""
+
+    text: str
+    of_noise: bool
+
+
+def few_samples(theta: GLLiMParameters, total_weight: float) -> FewSamples | None:
+    """Whether components have too few samples for what they hold: uncertainties are too small then.
+
+    A covariance of fewer samples than it has directions is singular but for ``reg_covar``, and an affine map through
+    hardly more samples than it has columns leaves nothing over.
+    """
+    counts, columns = theta.pi * total_weight, theta.A.shape[2] + 1
+    size = max((len(bands) for bands in theta.structure.groups(theta.n_bands) or ()), default=1)
+    wanted, what = size + columns, f"a {theta.structure.name} covariance of {size} bands"
+    of_noise = size > 1 and not theta.constraints.tied_sigma and bool((counts < wanted).any())
+    if not of_noise:
+        wanted, what = SAMPLES_PER_COLUMN * columns, f"an affine map of {columns} columns"
+        if counts.mean() >= wanted:
+            return None
+    few = f"{int((counts < wanted).sum())} of {len(counts)} components have fewer samples than the {wanted} that {what}"
+    return FewSamples(f"{few} wants (least {counts.min():.0f})", of_noise)

@@ -2,8 +2,7 @@
 
 Equations of the paper: theta-def, SOLVA_decomp, GLLiMtoGLLimStar (forward parameters theta*), and Appendix A
 (GLMtoJGMM, JGMMtoGLM).
-
-Observation noise beyond what training had, added to Sigma."""
+"""
 
 from __future__ import annotations
 
@@ -13,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Array
-from .constraints import Constraints as Constraints
-from .covariance import Block, Structure
+from .constraints import Constraints
+from .criteria import n_free_parameters
+from .structure import FULL, Structure
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,7 @@ class GLLiMParameters:
     c : (K, L) means of x = [t; w], parameters first, latents last.
     Gamma : (K, L, L) covariances of x, zero between t and w (eq. SOLVA_decomp).
     A : (K, D, L) and b : (K, D), the affine maps from x to spectra.
-    Sigma : noise covariances in compact form, (K,), (K, D), (K, D, D) or, of blocks, (K, P) as ``constraints.sigma``
-        says; :meth:`sigma_dense` gives (K, D, D).
+    Sigma : noise covariances in the compact form of ``structure``; :meth:`sigma_dense` gives (K, D, D).
     n_latent : L_w, the number of trailing entries of x that are latent.
     constraints : the structure that the parameters obey.
 
@@ -88,6 +87,11 @@ class GLLiMParameters:
         """L_t."""
         return self.A.shape[2] - self.n_latent
 
+    @property
+    def n_free(self) -> int:
+        """Free parameters, as the paper counts them."""
+        return n_free_parameters(self.n_components, self.n_bands, self.n_parameters, self.n_latent, self.constraints)
+
     def arrays(self) -> dict[str, Array]:
         """The arrays by name, as they are: what a file, a token or a hash of the model has to hold."""
         return {name: getattr(self, name) for name in ("pi", "c", "Gamma", "A", "b", "Sigma")}
@@ -102,13 +106,9 @@ class GLLiMParameters:
 
     def select_bands(self, bands: NDArray[np.intp]) -> GLLiMParameters:
         """Theta of the marginal density of some bands: those rows of A, b and Sigma."""
-        return replace(
-            self,
-            A=self.A[:, bands],
-            b=self.b[:, bands],
-            Sigma=self.structure.select(self.Sigma, bands),
-            constraints=self.constraints.of_bands(bands),
-        )
+        structure, sigma = self.structure.select(self.Sigma, bands, self.n_bands)
+        constraints = self.constraints.with_structure(structure)
+        return replace(self, A=self.A[:, bands], b=self.b[:, bands], Sigma=sigma, constraints=constraints)
 
     def keep(self, kept: NDArray[np.bool_]) -> GLLiMParameters:
         """Theta of some components, their weights made to sum to one."""
@@ -117,8 +117,20 @@ class GLLiMParameters:
 
     def with_full_noise(self) -> GLLiMParameters:
         """The same theta, Sigma held as (K, D, D)."""
-        constraints = replace(self.constraints, sigma="full", sigma_blocks=None)
-        return replace(self, Sigma=self.sigma_dense(), constraints=constraints)
+        return replace(self, Sigma=self.sigma_dense(), constraints=self.constraints.with_structure(FULL))
+
+    def with_noise(self, noise: Array) -> GLLiMParameters:
+        """Theta of spectra with independent noise of covariance ``noise``: a variance (), variances (D,) or (D, D).
+
+        The structure of Sigma is the least that holds the sum: iso stays iso under one variance for all bands, becomes
+        diag under a variance a band, blocks stay blocks, and anything becomes full under a covariance.
+        """
+        structure, sigma = self.structure.add_noise(self.Sigma, np.asarray(noise, dtype=np.float64), self.n_bands)
+        return replace(self, Sigma=sigma, constraints=self.constraints.with_structure(structure))
+
+    def mean_square(self) -> Array:
+        """Mean square (D,) about the origin of the spectra that theta explains, noise left out."""
+        return np.asarray(self.pi @ (self.centres() ** 2 + np.einsum("kdl,kdl->kd", self.A @ self.Gamma, self.A)))
 
     def forward(self) -> GLLiMParameters:
         """The forward parameters theta* (eq. GLLiMtoGLLimStar), spectra as regressor: D x D, so for small D.
@@ -170,26 +182,3 @@ class GLLiMParameters:
             Sigma=np.asarray(covariances[:, y, y] - maps @ cross),
             constraints=Constraints(sigma="full"),
         )
-
-
-def with_noise(theta: GLLiMParameters, noise: Array) -> GLLiMParameters:
-    """Theta of spectra with independent noise of covariance ``noise``: a variance (), variances (D,) or (D, D).
-
-    The structure of Sigma is the least that holds the sum: iso stays iso under one variance for all bands, becomes
-    diag under a variance a band, blocks stay blocks, and anything becomes full under a covariance.
-    """
-    noise = np.asarray(noise, dtype=np.float64)
-    name = theta.constraints.sigma
-    if noise.ndim == 2 or name == "full":
-        dense = noise if noise.ndim == 2 else noise * np.eye(theta.n_bands)
-        full = theta.with_full_noise()
-        return replace(full, Sigma=full.Sigma + dense)
-    if name == "iso" and noise.ndim == 0:
-        return replace(theta, Sigma=theta.Sigma + noise)
-    if isinstance(theta.structure, Block):
-        structure = theta.structure
-        own = np.where(structure.row == structure.column, np.broadcast_to(noise, theta.n_bands)[structure.row], 0.0)
-        return replace(theta, Sigma=theta.Sigma + own)
-    compact = theta.Sigma[:, None] if name == "iso" else theta.Sigma
-    sigma = np.broadcast_to(compact + noise, (theta.n_components, theta.n_bands)).copy()
-    return replace(theta, Sigma=sigma, constraints=replace(theta.constraints, sigma="diag"))

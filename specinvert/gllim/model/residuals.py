@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..core import Array, Workspace, expand_rows, form_rows
+from ..core import Array, Coarse, Expansion, Workspace, expand_rows, form_rows
 
 TILE_ROWS = 192
 """Rows of one product: BLAS rounds by the shape of a product and by the place of a row in the tiles of its kernels (16,
@@ -69,26 +69,31 @@ class Expanded:
         cross = regression.transpose(0, 2, 1) @ solved
         first, second = np.triu_indices(q)
         self.columns = solved.transpose(1, 2, 0).reshape(n_bands, (p + q) * n_components)
-        self.cross = np.ascontiguousarray(cross[:, :, :p].transpose(1, 2, 0))
-        self.quadratic = cross[:, first, p + second].T * np.where(first == second, 0.5, 1.0)[:, None]
-        self.precision = np.ascontiguousarray(precision[:, 0])
+        self.expansion = Expansion(
+            precision=np.ascontiguousarray(precision[:, 0]),
+            cross=np.ascontiguousarray(cross[:, :, :p].transpose(1, 2, 0)),
+            quadratic=cross[:, first, p + second].T * np.where(first == second, 0.5, 1.0)[:, None],
+        )
         self.squaring = np.ascontiguousarray(precision.T[:, :0] if same else precision.T)
-        self.gamma = 1.05 * (n_bands + p + 3 * q + 16) * np.finfo(np.float64).eps / 2.0
-        self.coarse = own = np.flatnonzero((signal * precision).mean(axis=1) > EXPANDABLE)
-        self.greatest = precision[own].max(axis=1)
+        own = np.flatnonzero((signal * precision).mean(axis=1) > EXPANDABLE)
         size = np.sqrt(1.0 + (regression[own] ** 2).sum(axis=(1, 2)))
-        self.lengths = 2.0 * np.sqrt((solved[own] ** 2).sum(axis=1)).T * size
-        self.root = root[own]
-        self.regression = np.ascontiguousarray(regression[own].transpose(0, 2, 1))
-        self.upper = np.ascontiguousarray(basis.upper[own].transpose(0, 2, 1))
-        self.lower = basis.lower[own]
+        self.coarse = Coarse(
+            components=own,
+            precision=precision[own].max(axis=1),
+            lengths=2.0 * np.sqrt((solved[own] ** 2).sum(axis=1)).T * size,
+            gamma=1.05 * (n_bands + p + 3 * q + 16) * np.finfo(np.float64).eps / 2.0,
+            root=root[own],
+            regression=np.ascontiguousarray(regression[own].transpose(0, 2, 1)),
+            upper=np.ascontiguousarray(basis.upper[own].transpose(0, 2, 1)),
+            lower=basis.lower[own],
+        )
 
     def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
         """See :class:`LogJoint`."""
-        n, (q, p, n_components) = len(spectra), self.cross.shape
+        n, (q, p, n_components) = len(spectra), self.expansion.cross.shape
         product = workspace.array("product", n, p + q, n_components)
         flat = product.reshape(n, self.columns.shape[1])
-        log_prior = log_joint[:, self.coarse]
+        log_prior = log_joint[:, self.coarse.components]
         for start in range(0, n, TILE_ROWS):
             tile = slice(start, start + TILE_ROWS)
             rows = spectra[tile]
@@ -97,26 +102,9 @@ class Expanded:
             if self.squaring.size:
                 square = np.multiply(rows, rows, out=workspace.array("square", *rows.shape))
                 np.matmul(square, self.squaring, out=squares)
-            expand_rows(
-                rows, x[tile], product[tile], squares, self.precision, self.cross, self.quadratic, log_joint[tile]
-            )
-        if len(self.coarse):
-            form_rows(
-                spectra,
-                x,
-                product,
-                self.coarse,
-                log_prior,
-                self.greatest,
-                self.lengths,
-                self.gamma,
-                self.root,
-                self.regression,
-                self.upper,
-                self.lower,
-                reach,
-                log_joint,
-            )
+            expand_rows(rows, x[tile], product[tile], squares, self.expansion, log_joint[tile])
+        if len(self.coarse.components):
+            form_rows(spectra, x, product, self.coarse, log_prior, reach, log_joint)
         return product
 
 
@@ -141,10 +129,10 @@ class Formed:
             tile = slice(start, start + TILE_ROWS)
             for k, regression in enumerate(self.regression):
                 z = self.whiten(spectra[tile] - x[tile] @ regression.T, k)
-                found = z @ self.basis.upper[k]
-                left = z - found @ self.basis.upper[k].T
-                prior = found @ self.basis.lower[k].T
+                p = z @ self.basis.upper[k]
+                left = z - p @ self.basis.upper[k].T
+                prior = p @ self.basis.lower[k].T
                 distance = np.einsum("nd,nd->n", left, left) + np.einsum("np,np->n", prior, prior)
                 log_joint[tile, k] -= 0.5 * distance
-                explained[tile, :, k] = found
+                explained[tile, :, k] = p
         return explained

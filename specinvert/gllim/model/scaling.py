@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core import Array, Workspace, scale_rows
 from .parameters import GLLiMParameters
+from .structure import Structure
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,7 @@ class Moments:
             return cls(len(values), 0.0, nothing, nothing, nothing + np.inf, nothing - np.inf)
         mean = weights @ values / total
         counted = values[weights > 0]
-        return cls(
-            len(values),
-            total,
-            mean,
-            weights @ (values - mean) ** 2,
-            counted.min(axis=0),
-            counted.max(axis=0),
-        )
+        return cls(len(values), total, mean, weights @ (values - mean) ** 2, counted.min(axis=0), counted.max(axis=0))
 
     def __add__(self, other: Moments) -> Moments:
         total = self.weight + other.weight
@@ -62,13 +56,9 @@ class Moments:
         """Weighted variance of each column (frequencies: divided by the sum of weights)."""
         return self.squared / self.weight
 
-    def split(self, n: int) -> tuple[Moments, Moments]:
-        """Moments of the first n columns, and of the others."""
-        first, second = (
-            Moments(self.n_rows, self.weight, self.mean[s], self.squared[s], self.low[s], self.high[s])
-            for s in (slice(None, n), slice(n, None))
-        )
-        return first, second
+    def arrays(self) -> tuple[Array, ...]:
+        """Mean, squared deviations, least and greatest value of each column."""
+        return self.mean, self.squared, self.low, self.high
 
 
 @dataclass(frozen=True)
@@ -82,18 +72,17 @@ class Scaling:
 
     @classmethod
     def from_moments(
-        cls, spectra: Moments, parameters: Moments, sigma: str, standardize: bool, centre: bool = True
+        cls, spectra: Moments, parameters: Moments, kind: type[Structure], standardize: bool, centre: bool = True
     ) -> Scaling:
         """Shift to the means unless not to ``centre``; scales of one where not ``standardize``.
 
-        Under an iso Sigma all bands share the root mean variance, else each band has its own deviation.
+        Each band has its own deviation, unless the kind of Sigma's structure asks for common ones: an iso Sigma for the
+        root mean variance.
         """
         if not standardize:
             scales = np.ones_like(spectra.mean), np.ones_like(parameters.mean)
         else:
-            variance = spectra.variance
-            common = np.full_like(variance, variance.mean()) if sigma == "iso" else variance
-            scales = np.sqrt(common), np.sqrt(parameters.variance)
+            scales = np.sqrt(kind.common_scale(spectra.variance)), np.sqrt(parameters.variance)
         if not centre:
             return cls(np.zeros_like(spectra.mean), scales[0], np.zeros_like(parameters.mean), scales[1])
         return cls(spectra.mean, scales[0], parameters.mean, scales[1])
@@ -128,17 +117,12 @@ class Scaling:
     def to_user(self, theta: GLLiMParameters) -> GLLiMParameters:
         """Theta of scaled data as theta of the user's data: the same density up to the volume element.
 
-        An iso Sigma under different band scales becomes diag.
+        Sigma may change its structure: an iso one under different band scales becomes diag.
         """
         latent = np.ones(theta.n_latent)
         x_scale = np.concatenate([self.parameters_scale, latent])
         x_shift = np.concatenate([self.parameters_shift, 0.0 * latent])
-        if theta.constraints.sigma == "iso" and np.ptp(self.spectra_scale) != 0.0:
-            theta = replace(
-                theta,
-                Sigma=np.repeat(theta.Sigma[:, None], theta.n_bands, axis=1),
-                constraints=replace(theta.constraints, sigma="diag"),
-            )
+        structure, sigma = theta.structure.rescale(theta.Sigma, self.spectra_scale)
         maps = self.spectra_scale[:, None] * theta.A / x_scale
         return replace(
             theta,
@@ -146,5 +130,6 @@ class Scaling:
             Gamma=theta.Gamma * np.outer(x_scale, x_scale),
             A=maps,
             b=self.spectra_scale * theta.b + self.spectra_shift - maps @ x_shift,
-            Sigma=theta.structure.rescale(theta.Sigma, self.spectra_scale),
+            Sigma=sigma,
+            constraints=theta.constraints.with_structure(structure),
         )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import LOG_2PI, Array, Workspace, centre_rows, normalize_rows, prior_rows
-from ..model import TILE_ROWS, GLLiMParameters, LogJoint, mean_square, update_prior, with_noise
+from ..model import TILE_ROWS, GLLiMParameters, LogJoint, update_prior
 
 BLOCK_ROWS = 768
 """Spectra a matrix product."""
@@ -181,7 +181,7 @@ class ForwardTerms:
         shift = theta.pi @ theta.centres()
         structure = theta.structure
         basis, root, log_det = update_prior(structure, theta.Sigma, prior.maps, prior.covariance)
-        signal = mean_square(replace(theta, b=theta.b - shift))
+        signal = replace(theta, b=theta.b - shift).mean_square()
         log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)
         regression = prior.regression.copy()
         regression[:, :, -1] -= shift
@@ -210,7 +210,7 @@ class ForwardTerms:
         if found is None:
             theta = self.theta
             if noise is not None:
-                theta = with_noise(theta, noise[0] if len(noise) == 1 else noise)
+                theta = theta.with_noise(noise[0] if len(noise) == 1 else noise)
             if bands is not None:
                 theta = theta.select_bands(bands)
             found = ForwardTerms.of(theta, known)

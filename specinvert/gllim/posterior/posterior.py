@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..core import NEGLIGIBLE, Array, Workspace, compiled, normalize_rows
 from ..mixtures import UNDECIDED, Mixture, begin_count, finish_count, invert_covariance
-from ..model import TILE_ROWS, Correlated
+from ..model import TILE_ROWS
 from .forward import ForwardTerms, Prior, log_sum
 from .rowwise import (
     RowPosterior,
@@ -226,7 +226,7 @@ def _grouped(
 ) -> Iterator[Block]:
     """Blocks of rows by what they share: bands, known parameters, noise."""
     theta = terms.theta
-    correlated, n_t = isinstance(theta.structure, Correlated), theta.n_parameters
+    correlated, n_t = theta.structure.correlated, theta.n_parameters
     valid = np.isfinite(spectra[rows])
     enough = valid.sum(axis=1) >= max(1, given.least_bands)
     rows, valid = rows[enough], valid[enough]

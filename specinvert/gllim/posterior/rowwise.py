@@ -8,15 +8,14 @@ C H^-1 C', H = I + C' A' P A C; the squared distance is (r - A C u)' P (r - A C 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..core import LOG_2PI, Array, compiled, inlined, normalize_rows, solve, summing
+from ..core import LOG_2PI, Array, compiled, factor, inlined, latent_mean, normalize_rows, solve, summing
 from ..mixtures import Mixture
-from ..model import Bands, Correlated, GLLiMParameters
+from ..model import GLLiMParameters
 from .forward import Prior, log_sum
 
 
@@ -30,9 +29,7 @@ def component_mean(n: int, k: int, i: int, latent: Array, x: Array, root: Array,
     value = 0.0
     for q in range(x.shape[1]):
         value += prior_mean[k, i, q] * x[n, q]
-    for j in range(i + 1):
-        value += root[k, i, j] * latent[n, j, k]
-    return value
+    return latent_mean(n, k, i, latent, root, value)
 
 
 @compiled
@@ -209,20 +206,6 @@ def normal_row(residual: Array, precision: Array, maps: Array, weighted: Array, 
             normal[i, j] = total
 
 
-@compiled
-def factor_row(lower: Array) -> float:
-    """Cholesky factor of a symmetric matrix (r, r) in its own lower half; the log determinant of the matrix."""
-    logs = 0.0
-    for i in range(len(lower)):
-        for j in range(i + 1):
-            total = lower[i, j]
-            for m in range(j):
-                total -= lower[i, m] * lower[j, m]
-            lower[i, j] = np.sqrt(total) if i == j else total / lower[j, j]
-        logs += 2.0 * np.log(lower[i, i])
-    return logs
-
-
 @summing
 def distance_row(residual: Array, precision: Array, maps: Array, u: Array) -> float:
     """(residual - u maps) P (residual - u maps)' + u'u; ``residual`` is overwritten."""
@@ -264,12 +247,15 @@ def solve_rows(
         for d in range(n_bands):
             residual[d] = spectra[n, d]
         for i in range(len(regression)):
-            factor = x[n, i]
             for d in range(n_bands):
-                residual[d] -= factor * regression[i, d]
+                residual[d] -= x[n, i] * regression[i, d]
         logs = precision_row(own, added[n], valid[n], scale, precision)
         normal_row(residual, precision, maps, weighted, lower, u[n])
-        log_det[n] = logs + factor_row(lower)
+        factor(lower, lower)
+        extra = 0.0
+        for i in range(size):
+            extra += 2.0 * np.log(lower[i, i])
+        log_det[n] = logs + extra
         solve(lower, u[n], u[n])
         for i in range(size):
             for j in range(size):
@@ -338,7 +324,7 @@ def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: A
     covariances = np.empty((n, n_components, size, size))
     means = np.einsum("krq,nq->nkr", prior.mean, x)
     distance, log_det, u, inverse = np.empty(n), np.empty(n), np.empty((n, size)), np.empty((n, size, size))
-    for k, (own, turn) in enumerate(_variances(theta)):
+    for k, (own, turn) in enumerate(theta.structure.axes(theta.Sigma, theta.n_bands)):
         regression = prior.regression[k].T.copy()
         regression[-1] -= shift
         maps = root[k].T @ prior.maps[k].T
@@ -354,32 +340,3 @@ def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: A
     total = np.empty(n)
     normalize_rows(log_joint, total)
     return RowPosterior(Mixture(log_joint, means, covariances), total - log_sum(log_prior), squared)
-
-
-Turn = Callable[[Array], Array]
-
-
-def _variances(theta: GLLiMParameters) -> Iterator[tuple[Array, Turn | None]]:
-    """Variances (D,) of each component, and what turns rows (n, D) to the axes on which they are those of Sigma."""
-    structure = theta.structure
-    for sigma in theta.Sigma:
-        if isinstance(structure, Correlated):
-            yield _turned([(bands, own[0]) for bands, own in structure.split(sigma[None])], theta.n_bands)
-        else:
-            yield np.broadcast_to(sigma, (theta.n_bands,)).copy(), None
-
-
-def _turned(parts: Sequence[tuple[Bands, Array]], n_bands: int) -> tuple[Array, Turn]:
-    """Eigenvalues (D,) of a covariance given in its blocks, and what turns rows to their eigenvectors."""
-    found = [(bands, *np.linalg.eigh(own)) for bands, own in parts]
-    variances = np.empty(n_bands)
-    for bands, values, _ in found:
-        variances[bands] = values
-
-    def turn(rows: Array) -> Array:
-        turned = np.empty(rows.shape)
-        for bands, _, vectors in found:
-            turned[:, bands] = rows[:, bands] @ vectors
-        return turned
-
-    return variances, turn

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from specinvert.gllim.em import chunks as chunks_module
-from specinvert.gllim.em.chunks import Chunk
+from specinvert.gllim.em import source as source_module
+from specinvert.gllim.em.source import Chunk
 from specinvert.gllim.model.parameters import GLLiMParameters
 from strategies import (
     BARE,
@@ -136,7 +136,7 @@ def test_chunks_of_any_sizes_empty_ones_too_change_nothing(data: Data, structure
 def test_the_size_of_row_blocks_changes_nothing(block_numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data(0, 3, 6, 2, 2, per_component=400)
     whole = fit_chunks(data.chunk, 2, **TEN).fit
-    monkeypatch.setattr(chunks_module, "BLOCK_NUMBERS", block_numbers)
+    monkeypatch.setattr(source_module, "BLOCK_NUMBERS", block_numbers)
     split = fit_chunks(data.chunk, 2, **TEN).fit
     assert_near(split.log_likelihoods, whole.log_likelihoods, SAME)
     assert_same_theta(split.parameters, whole.parameters, SAME)
@@ -230,10 +230,10 @@ def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads(
     init: str, n_latent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = make_data(10, 3, 6, 2, n_latent, per_component=500)
-    monkeypatch.setattr(chunks_module, "BLOCK_NUMBERS", 1)
+    monkeypatch.setattr(source_module, "BLOCK_NUMBERS", 1)
     fits = []
     for cpus in (1, 2, 7, 2):
-        monkeypatch.setattr(chunks_module, "available_cpus", lambda cpus=cpus: cpus)
+        monkeypatch.setattr(source_module, "available_cpus", lambda cpus=cpus: cpus)
         fits.append(fit_estimator(data, given=False, init=init, random_state=3, **TEN))
     for other in fits[1:]:
         np.testing.assert_array_equal(other.log_likelihoods_, fits[0].log_likelihoods_)

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from specinvert.gllim import GLLiM
 from specinvert.gllim.em.initialize import STARTS
+from specinvert.gllim.model.constraints import KINDS
 from specinvert.gllim.model.scaling import Scaling
 from strategies import (
     BARE,
@@ -218,7 +219,9 @@ def test_more_clusters_than_distinct_parameters_are_removed_not_an_error() -> No
 def test_scaling_is_one_scale_for_iso_and_one_a_band_otherwise() -> None:
     data = make_data(13, 2, 5, 2, 0)
     moments = fit_chunks(data.chunk, 0, max_iter=1, tol=0.0).moments
-    iso, diag, full = (Scaling.from_moments(moments.spectra, moments.parameters, s, True) for s in SIGMAS[::-1])
+    iso, diag, full = (
+        Scaling.from_moments(moments.spectra, moments.parameters, KINDS[sigma], True) for sigma in SIGMAS[::-1]
+    )
     np.testing.assert_allclose(iso.spectra_scale, np.sqrt(data.spectra.var(axis=0).mean()), rtol=1e-12)
     for scaling in (diag, full):
         np.testing.assert_allclose(scaling.spectra_scale, data.spectra.std(axis=0), rtol=1e-12)

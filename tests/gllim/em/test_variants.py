@@ -13,7 +13,7 @@ from scipy.stats import entropy
 import reference
 from specinvert.gllim import Constraints, GLLiM
 from specinvert.gllim.em.em import ALGORITHMS
-from specinvert.gllim.em.maximization import Fixed, Floor
+from specinvert.gllim.em.maximization import Fixed, Rules
 from specinvert.gllim.em.statistics import ConditionalTerms, expectation
 from specinvert.gllim.em.variants import latent_cycle, regression_cycle
 from specinvert.gllim.model.criteria import aic, bic, icl, n_free_parameters
@@ -137,13 +137,13 @@ def test_each_cycle_of_aecm_raises_the_likelihood() -> None:
     data = make_data(5, 2, 6, 1, 2)
     model = fit_estimator(data, **{**BARE, "max_iter": 1})
     theta, constraints = model.parameters_, Constraints()
-    floor = Floor(0.0, data.spectra.var(axis=0), data.parameters.var(axis=0))
+    rules = Rules(constraints, 0.0, data.spectra.var(axis=0), data.parameters.var(axis=0))
     structure, values = constraints.structure, []
     fixed = Fixed.of(theta)
     for cycle in (regression_cycle, latent_cycle) * 4:
         sums = expectation(ConditionalTerms.of(theta), structure, None, data.chunk)
         values.append(sums.log_likelihood)
-        theta, kept = cycle(sums, theta, fixed, constraints, floor)
+        theta, kept = cycle(sums, theta, fixed, rules)
         assert kept.all()
     assert (np.diff(values) > 0).all()
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specinvert.gllim.core.arrays import Workspace
 from specinvert.gllim.core.kernels import NEGLIGIBLE, normalize_rows
-from specinvert.gllim.core.workspace import Workspace
-from specinvert.gllim.model.covariance import SINGULAR, STRUCTURES, Structure
-from specinvert.gllim.model.density import update_prior
+from specinvert.gllim.model.constraints import KINDS, STRUCTURES
+from specinvert.gllim.model.structure import SINGULAR, Structure, update_prior
 from strategies import SEEDS, SIGMAS, assert_near, covariances
 
 
@@ -67,15 +67,50 @@ def test_select_and_rescale_are_those_of_the_dense_matrices(sigma: str, seed: in
     structure, small = STRUCTURES[sigma], compact(sigma, seed, k, d)
     dense, rng = structure.dense(small, d), np.random.default_rng(seed)
     bands = rng.permutation(d)[: rng.integers(1, d + 1)]
-    chosen = structure.dense(structure.select(small, bands), len(bands))
+    kept, selected = structure.select(small, bands, d)
+    chosen = kept.dense(selected, len(bands))
     np.testing.assert_array_equal(chosen, dense[:, bands[:, None], bands])
     scale = rng.uniform(0.1, 10.0, 1 if sigma == "iso" else d) * np.ones(d)
-    assert_near(structure.dense(structure.rescale(small, scale), d), dense * np.outer(scale, scale), 1e-14)
+    kept, scaled = structure.rescale(small, scale)
+    assert_near(kept.dense(scaled, d), dense * np.outer(scale, scale), 1e-14)
+    assert kept.name == sigma
 
 
-def test_an_iso_covariance_refuses_unequal_scales() -> None:
-    with pytest.raises(ValueError, match="stays iso only where all bands share one scale"):
-        STRUCTURES["iso"].rescale(np.ones(2), np.array([1.0, 2.0]))
+@given(**ANY, kind=st.sampled_from(["variance", "variances", "covariance"]))
+def test_added_noise_is_that_of_the_dense_matrices_in_the_least_structure_that_holds_it(
+    sigma: str, seed: int, k: int, d: int, kind: str
+) -> None:
+    structure, small, rng = STRUCTURES[sigma], compact(sigma, seed, k, d), np.random.default_rng(seed)
+    noise = {"variance": np.array(2.0), "variances": rng.uniform(1.0, 2.0, d), "covariance": covariances(rng, 1, d)[0]}
+    kept, noisy = structure.add_noise(small, noise[kind], d)
+    added = noise[kind] if kind == "covariance" else noise[kind] * np.eye(d)
+    assert_near(kept.dense(noisy, d), structure.dense(small, d) + added, 1e-14)
+    least = {"variance": sigma, "variances": "diag" if sigma == "iso" else sigma, "covariance": "full"}
+    assert kept.name == least[kind]
+
+
+def test_an_iso_covariance_becomes_diagonal_under_unequal_scales() -> None:
+    structure, scaled = STRUCTURES["iso"].rescale(np.ones(2), np.array([1.0, 2.0]))
+    assert (structure.name, scaled.tolist()) == ("diag", [[1.0, 4.0], [1.0, 4.0]])
+
+
+@given(**ANY)
+def test_axes_turn_spectra_to_independent_variances(sigma: str, seed: int, k: int, d: int) -> None:
+    structure, small = STRUCTURES[sigma], compact(sigma, seed, k, d)
+    for (variances, turn), dense in zip(structure.axes(small, d), structure.dense(small, d), strict=True):
+        vectors = np.eye(d) if turn is None else turn(np.eye(d))
+        assert_near((vectors * variances) @ vectors.T, dense, 1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_structure_has_its_parts(kind: type[Structure]) -> None:
+    assert kind.name in KINDS
+    assert kind.text
+    assert kind.dims[0] == "component"
+    structure = kind.of((0, 1, 0) if kind.needs_blocks else None)
+    assert len(structure.moment_shape(2, 3)) == len(kind.dims)
+    groups = structure.groups(3)
+    assert groups is None or sorted(np.concatenate(groups)) == [0, 1, 2]
 
 
 @given(**ANY, n=st.integers(0, 9))

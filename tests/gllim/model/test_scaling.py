@@ -67,14 +67,6 @@ def test_no_rows_are_the_identity_of_merging() -> None:
     assert (nothing + nothing).weight == 0
 
 
-def test_moments_split_into_columns() -> None:
-    values = np.random.default_rng(0).normal(size=(9, 5))
-    first, second = Moments.of(values, np.ones(9)).split(2)
-    np.testing.assert_allclose(first.mean, values.mean(axis=0)[:2], rtol=1e-12)
-    np.testing.assert_array_equal(second.high, values.max(axis=0)[2:])
-    assert first.n_rows == second.n_rows == 9
-
-
 def make_scaling(seed: int, n_bands: int, n_parameters: int, common: bool) -> Scaling:
     rng = np.random.default_rng(seed)
     bands = np.exp(rng.uniform(-3, 3, 1 if common else n_bands)) * np.ones(n_bands)

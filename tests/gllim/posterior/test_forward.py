@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from specinvert.gllim.model.parameters import with_noise
 from specinvert.gllim.posterior import posterior as posterior_module
 from specinvert.gllim.posterior.forward import ForwardTerms
 from specinvert.gllim.posterior.posterior import Given, posterior_blocks
@@ -132,7 +131,7 @@ def test_shared_noise_adds_to_sigma(sigma: str, shape: tuple[int, ...]) -> None:
     noise = rng.uniform(0.5, 1.0, shape)
     if len(shape) == 2:
         noise = noise @ noise.T
-    noisy = with_noise(theta, noise)
+    noisy = theta.with_noise(noise)
     added = noise if len(shape) == 2 else noise * np.eye(5)
     np.testing.assert_allclose(noisy.sigma_dense(), theta.sigma_dense() + added, rtol=1e-14, atol=0)
     least = {"iso": ["iso", "diag", "full"], "diag": ["diag", "diag", "full"], "full": ["full"] * 3}[sigma]

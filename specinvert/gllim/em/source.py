@@ -163,6 +163,10 @@ class DataMoments:
     spectra: Moments
     parameters: Moments
 
+    def arrays(self) -> list[Array]:
+        """All arrays: what tells one training set from another."""
+        return [values for part in (self.spectra, self.parameters) for values in part.arrays()]
+
     def __add__(self, other: DataMoments) -> DataMoments:
         return DataMoments(self.spectra + other.spectra, self.parameters + other.parameters)
 
@@ -176,7 +180,7 @@ def check_weights(weights: Any, n_rows: int) -> Array:
     """Sample weights as float64 (n,): ones where None, an error where negative, NaN or of another length."""
     if weights is None:
         return np.ones(n_rows)
-    values = _as_numbers("sample weights", weights)
+    values = as_numbers("sample weights", weights)
     if values.shape != (n_rows,):
         raise ValueError(f"sample weights have shape {values.shape}, the {n_rows} samples need ({n_rows},)")
     if not np.all(np.isfinite(values)) or np.any(values < 0):
@@ -189,7 +193,7 @@ def check_responsibilities(responsibilities: Any, n_rows: int) -> Array | None:
     """Responsibilities as float64 (n, K), rows summing to one."""
     if responsibilities is None:
         return None
-    values = _as_numbers("responsibilities", responsibilities)
+    values = as_numbers("responsibilities", responsibilities)
     if values.ndim != 2 or len(values) != n_rows:
         raise ValueError(f"responsibilities have shape {values.shape}, the {n_rows} samples need ({n_rows}, K)")
     if not np.all(values >= 0) or not np.allclose(values.sum(axis=1), 1.0, rtol=0, atol=1e-6):
@@ -197,9 +201,14 @@ def check_responsibilities(responsibilities: Any, n_rows: int) -> Array | None:
     return values
 
 
-def _as_numbers(what: str, given: Any) -> Array:
+def as_numbers(what: str, given: Any) -> Array:
+    """An array of float64; ValueError where it is none."""
     try:
         return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        shown = " ".join(repr(given).split())[:60]
-        raise ValueError(f"{what} must be an array of numbers, not {shown}") from None
+        raise ValueError(f"{what} must be an array of numbers, not {brief(given)}") from None
+
+
+def brief(given: Any) -> str:
+    """What was given, on one line of an error message."""
+    return " ".join(repr(given).split())[:60]
