@@ -21,7 +21,7 @@ from scipy.special import ndtri
 
 from ..core import Array, compiled, inlined
 from .mixture import Mixture
-from .quantiles import EPS, PEAK, SQRT_HALF, STEPS, checked_levels, components, contiguous, safe_step
+from .quantiles import EPS, PEAK, SQRT_HALF, STEPS, checked_levels, components, contiguous
 
 REACH = 38.0
 """Log-density below the greatest in the interval where the integrals stop: 3e-17 of it."""
@@ -128,6 +128,26 @@ def _support(mean: float, deviation: float, low: float, high: float) -> tuple[fl
     if z < 0.0:
         return z, max(-reach, (low - high) / deviation), 0.0
     return z, max(-reach, (low - mean) / deviation), min(reach, (high - mean) / deviation)
+
+
+@inlined
+def safe_step(
+    x: float, excess: float, density: float, low: float, high: float, before: float, step: float
+) -> tuple[float, float, float, float, float]:
+    """Newton's step towards the root of a rising function, in a bracket that shrinks.
+
+    Halving where the step leaves the bracket or is more than half the one before the last. Takes and returns the point,
+    both ends and the last two steps.
+    """
+    if excess < 0.0:
+        low = x
+    else:
+        high = x
+    shift = excess / density if density > 0.0 else np.inf
+    if low < x - shift < high and 2.0 * abs(shift) <= abs(before):
+        return x - shift, low, high, step, shift
+    half = 0.5 * (high - low)
+    return low + half, low, high, step, half
 
 
 @inlined
