@@ -1,17 +1,16 @@
-"""Gaussian mixtures written out, one a row: what every summary of a posterior is computed from.
-
-Gaussian mixtures reduced to fewer components, mean and covariance kept, row by row."""
+"""Gaussian mixtures written out, one a row: what every summary of a posterior is computed from; joined, and reduced."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Array, compiled, factor
-from .quantiles import components
+from .quantiles import Components, components
 
 
 @dataclass(frozen=True)
@@ -84,64 +83,91 @@ def merged(mixture: Mixture, n_components: int) -> Mixture:
     weights, means = np.zeros((n, n_components)), np.zeros((n, n_components, size))
     covariances = np.empty((n, n_components, size, size))
     covariances[:] = np.eye(size)
-    _merge_rows(*components(mixture.weights, mixture.means, mixture.covariances), weights, means, covariances)
+    before = components(mixture.weights, mixture.means, mixture.covariances)
+    _merge_rows(before, Components(weights, means, covariances))
     return Mixture(weights, means, covariances)
 
 
+class Pool(NamedTuple):
+    """Components (A + 1,) of one mixture that are being merged, in the last place the union of two of them."""
+
+    share: Array
+    means: Array
+    covariances: Array
+    log_det: Array
+    lower: Array
+
+
 @compiled
-def _union(
-    share: Array, means: Array, covariances: Array, i: int, j: int, mean: Array, covariance: Array, lower: Array
-) -> float:
-    """Mean and covariance of the components i and j as one; the log determinant of the covariance."""
+def _put(pool: Pool, place: int, source: int) -> None:
+    """Copy a component to another place."""
+    pool.share[place], pool.means[place] = pool.share[source], pool.means[source]
+    pool.covariances[place], pool.log_det[place] = pool.covariances[source], pool.log_det[source]
+
+
+@compiled
+def _unite(pool: Pool, i: int, j: int) -> float:
+    """Put the components i and j as one in the last place; the bound on the divergence that merging them costs."""
+    share, means, covariances = pool.share, pool.means, pool.covariances
+    size = means.shape[1]
     both = share[i] + share[j]
     p, q = share[i] / both, share[j] / both
-    for k in range(len(mean)):
-        mean[k] = p * means[i, k] + q * means[j, k]
-        for m in range(len(mean)):
+    for k in range(size):
+        means[-1, k] = p * means[i, k] + q * means[j, k]
+        for m in range(size):
             spread = (means[i, k] - means[j, k]) * (means[i, m] - means[j, m])
-            covariance[k, m] = p * covariances[i, k, m] + q * covariances[j, k, m] + p * q * spread
-    return factor(covariance, lower)
+            covariances[-1, k, m] = p * covariances[i, k, m] + q * covariances[j, k, m] + p * q * spread
+    joint = factor(covariances[-1], pool.lower)
+    share[-1], pool.log_det[-1] = both, joint
+    return share[i] * (joint - pool.log_det[i]) + share[j] * (joint - pool.log_det[j])
 
 
 @compiled
-def _merge_rows(
-    weights: Array, means: Array, covariances: Array, new_weights: Array, new_means: Array, new_covariances: Array
-) -> None:
-    n_components, size = means.shape[1:]
-    share, centre = np.empty(n_components), np.empty((n_components, size))
-    spread, log_det = np.empty((n_components, size, size)), np.empty(n_components)
+def _cheapest(cost: Array, count: int) -> tuple[int, int]:
+    """The pair of the first ``count`` components that costs least."""
+    first, second = 1, 0
+    for i in range(count):
+        for j in range(i):
+            if cost[i, j] < cost[first, second]:
+                first, second = i, j
+    return first, second
+
+
+@compiled
+def _merge_rows(before: Components, after: Components) -> None:
+    n_components, size = before.means.shape[1:]
+    room = n_components + 1
+    pool = Pool(
+        np.empty(room), np.empty((room, size)), np.empty((room, size, size)), np.empty(room), np.empty((size, size))
+    )
     cost = np.empty((n_components, n_components))
-    mean, covariance, lower = np.empty(size), np.empty((size, size)), np.empty((size, size))
-    for n in range(len(weights)):
+    for n in range(len(before.weights)):
         count = 0
         for a in range(n_components):
-            if weights[n, a] > 0.0:
-                share[count], centre[count], spread[count] = weights[n, a], means[n, a], covariances[n, a]
-                log_det[count] = factor(spread[count], lower)
+            if before.weights[n, a] > 0.0:
+                pool.share[count], pool.means[count] = before.weights[n, a], before.means[n, a]
+                pool.covariances[count] = before.spreads[n, a]
+                pool.log_det[count] = factor(pool.covariances[count], pool.lower)
                 count += 1
         for i in range(count):
             for j in range(i):
-                joint = _union(share, centre, spread, i, j, mean, covariance, lower)
-                cost[i, j] = share[i] * (joint - log_det[i]) + share[j] * (joint - log_det[j])
-        while count > new_weights.shape[1]:
-            first, second = 1, 0
-            for i in range(count):
-                for j in range(i):
-                    if cost[i, j] < cost[first, second]:
-                        first, second = i, j
-            log_det[second] = _union(share, centre, spread, first, second, mean, covariance, lower)
-            share[second] += share[first]
-            centre[second], spread[second] = mean, covariance
+                cost[i, j] = _unite(pool, i, j)
+        while count > after.weights.shape[1]:
+            first, second = _cheapest(cost, count)
+            _unite(pool, first, second)
+            _put(pool, second, n_components)
             count -= 1
-            share[first], centre[first] = share[count], centre[count]
-            spread[first], log_det[first] = spread[count], log_det[count]
+            _put(pool, first, count)
             for j in range(count):
                 if j != first:
                     cost[max(first, j), min(first, j)] = cost[count, j]
             for j in range(count):
                 if j != second:
                     i, k = max(second, j), min(second, j)
-                    joint = _union(share, centre, spread, i, k, mean, covariance, lower)
-                    cost[i, k] = share[i] * (joint - log_det[i]) + share[k] * (joint - log_det[k])
+                    cost[i, k] = _unite(pool, i, k)
         for a in range(count):
-            new_weights[n, a], new_means[n, a], new_covariances[n, a] = share[a], centre[a], spread[a]
+            after.weights[n, a], after.means[n, a], after.spreads[n, a] = (
+                pool.share[a],
+                pool.means[a],
+                pool.covariances[a],
+            )

@@ -393,9 +393,7 @@ def _shortest(mass: float, offsets: Array, least: float, row: Normals) -> tuple[
 
 
 @compiled
-def _shortest_rows(
-    mixtures: Components, mass: float, half: float, offsets: Array, lower: Array, upper: Array
-) -> None:
+def _shortest_rows(mixtures: Components, mass: float, half: float, offsets: Array, lower: Array, upper: Array) -> None:
     """``half`` is the half length for the standard normal."""
     room = np.empty((3, mixtures.weights.shape[1]))
     least = min(1e-10, 1e-3 * (1.0 - mass) / mixtures.weights.shape[1])

@@ -298,7 +298,9 @@ def _moment_rows(mixtures: Components, index: int, ends: tuple[Array, Array], gi
             if parts.share[a] > 0.0:
                 for i in range(size):
                     centre[a, i] -= mean[i]
-                _add_spread(parts.share[a], mixtures.spreads[n, a], index, within[a], slope[a], centre[a], given.covariance[n])
+                _add_spread(
+                    parts.share[a], mixtures.spreads[n, a], index, within[a], slope[a], centre[a], given.covariance[n]
+                )
 
 
 @compiled

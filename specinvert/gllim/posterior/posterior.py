@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import NEGLIGIBLE, Array, Workspace, compiled, normalize_rows
-from ..mixtures import UNDECIDED, Mixture, begin_count, finish_count, invert_covariance
+from ..mixtures import UNDECIDED, Mixture, begin_count, finish_count, first, invert_covariance, ranked_room
 from ..model import TILE_ROWS, Correlated
 from .forward import ForwardTerms, Prior, log_sum
 from .rowwise import (
@@ -338,21 +338,20 @@ def _count_posteriors(
     """The arguments are those of :func:`specinvert.gllim.posterior.rowwise.mixture_moments`."""
     n_components, size = within.shape[:2]
     order, lower = np.empty(n_components, dtype=np.intp), np.zeros((size, size))
-    own_constant, own_precision = np.empty(n_components), np.empty(within.shape)
-    share, constant, terms = np.empty(n_components), np.empty(n_components), np.empty((n_components, 3))
-    centres, precisions = np.empty((n_components, size)), np.empty(within.shape)
+    own_scale, own_precision = np.empty(n_components), np.empty(within.shape)
+    room, terms = ranked_room(n_components, size), np.empty((n_components, 3))
     for k in range(n_components):
-        own_constant[k] = invert_covariance(within[k], lower, own_precision[k])
+        own_scale[k] = invert_covariance(within[k], lower, own_precision[k])
     for n in range(len(weights)):
         total, used, count[n] = begin_count(weights[n], order)
         if count[n] != UNDECIDED:
             continue
         for at in range(used):
             k = order[at]
-            share[at] = weights[n, k] / total
-            constant[at] = math.log(share[at]) + own_constant[k]
+            room.share[at] = weights[n, k] / total
+            room.log_peak[at] = math.log(room.share[at]) + own_scale[k]
             for i in range(size):
-                centres[at, i] = component_mean(n, k, i, latent, x, root, prior_mean)
+                room.means[at, i] = component_mean(n, k, i, latent, x, root, prior_mean)
                 for j in range(size):
-                    precisions[at, i, j] = own_precision[k, i, j]
-        count[n] = finish_count(share[:used], constant[:used], centres[:used], precisions[:used], terms)
+                    room.precisions[at, i, j] = own_precision[k, i, j]
+        count[n] = finish_count(first(room, used), terms)
