@@ -11,11 +11,11 @@ from .kernels import (
     factor,
     form_rows,
     inlined,
-    invert,
     normalize_rows,
     prior_rows,
     scale_rows,
     solve,
+    solve_identity,
     summing,
 )
 from .threads import one_blas_thread
@@ -34,12 +34,12 @@ __all__ = [
     "factor",
     "form_rows",
     "inlined",
-    "invert",
     "normalize_rows",
     "one_blas_thread",
     "prior_rows",
     "row_hash",
     "scale_rows",
     "solve",
+    "solve_identity",
     "summing",
 ]

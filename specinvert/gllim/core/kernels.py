@@ -85,8 +85,8 @@ def solve(lower: Array, right: Array, solution: Array) -> None:
         solution[i] = total / lower[i, i]
 
 
-@compiled
-def invert(lower: Array, inverse: Array) -> None:
+@inlined
+def solve_identity(lower: Array, inverse: Array) -> None:
     """Fill ``inverse`` (L, L) with that of L L'."""
     inverse[:] = 0.0
     for i in range(len(lower)):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor
+from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor, inlined
 from .mixture import Mixture
 from .quantiles import PEAK, SQRT_HALF, Components, components, contiguous
 
@@ -137,7 +137,7 @@ def _invert(lower: Array, inverse: Array) -> None:
             inverse[i, j] = total / lower[i, i]
 
 
-@compiled
+@inlined
 def _multiply(first: Array, second: Array, product: Array) -> None:
     """Product of two lower triangular matrices (L, L)."""
     for i in range(len(first)):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Array, compiled, factor
+from ..core import Array, compiled, factor, inlined
 from .quantiles import Components, components
 
 
@@ -88,41 +87,22 @@ def merged(mixture: Mixture, n_components: int) -> Mixture:
     return Mixture(weights, means, covariances)
 
 
-class Pool(NamedTuple):
-    """Components (A + 1,) of one mixture that are being merged, in the last place the union of two of them."""
-
-    share: Array
-    means: Array
-    covariances: Array
-    log_det: Array
-    lower: Array
-
-
 @compiled
-def _put(pool: Pool, place: int, source: int) -> None:
-    """Copy a component to another place."""
-    pool.share[place], pool.means[place] = pool.share[source], pool.means[source]
-    pool.covariances[place], pool.log_det[place] = pool.covariances[source], pool.log_det[source]
-
-
-@compiled
-def _unite(pool: Pool, i: int, j: int) -> float:
-    """Put the components i and j as one in the last place; the bound on the divergence that merging them costs."""
-    share, means, covariances = pool.share, pool.means, pool.covariances
-    size = means.shape[1]
+def _union(
+    share: Array, means: Array, covariances: Array, i: int, j: int, mean: Array, covariance: Array, lower: Array
+) -> float:
+    """Mean and covariance of the components i and j as one; the log determinant of the covariance."""
     both = share[i] + share[j]
     p, q = share[i] / both, share[j] / both
-    for k in range(size):
-        means[-1, k] = p * means[i, k] + q * means[j, k]
-        for m in range(size):
+    for k in range(len(mean)):
+        mean[k] = p * means[i, k] + q * means[j, k]
+        for m in range(len(mean)):
             spread = (means[i, k] - means[j, k]) * (means[i, m] - means[j, m])
-            covariances[-1, k, m] = p * covariances[i, k, m] + q * covariances[j, k, m] + p * q * spread
-    joint = factor(covariances[-1], pool.lower)
-    share[-1], pool.log_det[-1] = both, joint
-    return share[i] * (joint - pool.log_det[i]) + share[j] * (joint - pool.log_det[j])
+            covariance[k, m] = p * covariances[i, k, m] + q * covariances[j, k, m] + p * q * spread
+    return factor(covariance, lower)
 
 
-@compiled
+@inlined
 def _cheapest(cost: Array, count: int) -> tuple[int, int]:
     """The pair of the first ``count`` components that costs least."""
     first, second = 1, 0
@@ -133,41 +113,47 @@ def _cheapest(cost: Array, count: int) -> tuple[int, int]:
     return first, second
 
 
+@inlined
+def _gather(mixtures: Components, n: int, share: Array, centre: Array, spread: Array) -> int:
+    """Fill the components with weight of row n; their number."""
+    count = 0
+    for a in range(len(share)):
+        if mixtures.weights[n, a] > 0.0:
+            share[count], centre[count] = mixtures.weights[n, a], mixtures.means[n, a]
+            spread[count] = mixtures.spreads[n, a]
+            count += 1
+    return count
+
+
 @compiled
 def _merge_rows(before: Components, after: Components) -> None:
     n_components, size = before.means.shape[1:]
-    room = n_components + 1
-    pool = Pool(
-        np.empty(room), np.empty((room, size)), np.empty((room, size, size)), np.empty(room), np.empty((size, size))
-    )
+    share, centre = np.empty(n_components), np.empty((n_components, size))
+    spread, log_det = np.empty((n_components, size, size)), np.empty(n_components)
     cost = np.empty((n_components, n_components))
+    mean, covariance, lower = np.empty(size), np.empty((size, size)), np.empty((size, size))
     for n in range(len(before.weights)):
-        count = 0
-        for a in range(n_components):
-            if before.weights[n, a] > 0.0:
-                pool.share[count], pool.means[count] = before.weights[n, a], before.means[n, a]
-                pool.covariances[count] = before.spreads[n, a]
-                pool.log_det[count] = factor(pool.covariances[count], pool.lower)
-                count += 1
+        count = _gather(before, n, share, centre, spread)
         for i in range(count):
+            log_det[i] = factor(spread[i], lower)
             for j in range(i):
-                cost[i, j] = _unite(pool, i, j)
+                joint = _union(share, centre, spread, i, j, mean, covariance, lower)
+                cost[i, j] = share[i] * (joint - log_det[i]) + share[j] * (joint - log_det[j])
         while count > after.weights.shape[1]:
             first, second = _cheapest(cost, count)
-            _unite(pool, first, second)
-            _put(pool, second, n_components)
+            log_det[second] = _union(share, centre, spread, first, second, mean, covariance, lower)
+            share[second] += share[first]
+            centre[second], spread[second] = mean, covariance
             count -= 1
-            _put(pool, first, count)
+            share[first], centre[first] = share[count], centre[count]
+            spread[first], log_det[first] = spread[count], log_det[count]
             for j in range(count):
                 if j != first:
                     cost[max(first, j), min(first, j)] = cost[count, j]
             for j in range(count):
                 if j != second:
                     i, k = max(second, j), min(second, j)
-                    cost[i, k] = _unite(pool, i, k)
-        for a in range(count):
-            after.weights[n, a], after.means[n, a], after.spreads[n, a] = (
-                pool.share[a],
-                pool.means[a],
-                pool.covariances[a],
-            )
+                    joint = _union(share, centre, spread, i, k, mean, covariance, lower)
+                    cost[i, k] = share[i] * (joint - log_det[i]) + share[k] * (joint - log_det[k])
+        after.weights[n, :count], after.means[n, :count] = share[:count], centre[:count]
+        after.spreads[n, :count] = spread[:count]

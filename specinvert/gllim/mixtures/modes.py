@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor, inlined, invert, solve
+from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor, inlined, solve, solve_identity
 from .mixture import Mixture
 from .quantiles import Components, components
 
@@ -57,24 +57,16 @@ class Ranked(NamedTuple):
     precisions: Array
 
 
-class Slopes(NamedTuple):
-    """Of a log-density at a point: ``gradient`` (L,), local precision ``metric`` (L, L), minus the Hessian (L, L)."""
-
-    gradient: Array
-    metric: Array
-    curvature: Array
-
-
 class Modes(NamedTuple):
     """Modes of mixtures, M a row, NaN where there are fewer.
 
     Attributes
     ----------
-    count : (n,) of those with at least a tenth of the weight.
+    number : (n,) of those with at least a tenth of the weight.
     points : (n, M, L). mass : (n, M). log_density : (n, M).
     """
 
-    count: NDArray[np.int64]
+    number: NDArray[np.int64]
     points: Array
     mass: Array
     log_density: Array
@@ -88,7 +80,7 @@ def highest_mode(mixture: Mixture) -> tuple[Array, Array, NDArray[np.int64]]:
     and 0 modes.
     """
     modes, _ = _modes(mixture, 1)
-    return modes.points[:, 0], modes.log_density[:, 0], modes.count
+    return modes.points[:, 0], modes.log_density[:, 0], modes.number
 
 
 def list_modes(mixture: Mixture) -> tuple[Array, Array, Array]:
@@ -143,6 +135,7 @@ def _square(metric: Array, step: Array) -> float:
 @inlined
 def _pulls(x: Array, row: Ranked, log_part: Array, pull: Array) -> float:
     """Fill the log-density ``log_part`` (A,) of each component at x and its gradient ``pull`` (A, L); the greatest."""
+    _, log_peak, means, precisions = row
     size = len(x)
     top = -np.inf
     for a in range(len(log_part)):
@@ -150,19 +143,18 @@ def _pulls(x: Array, row: Ranked, log_part: Array, pull: Array) -> float:
         for i in range(size):
             total = 0.0
             for j in range(size):
-                total += row.precisions[a, i, j] * (row.means[a, j] - x[j])
+                total += precisions[a, i, j] * (means[a, j] - x[j])
             pull[a, i] = total
-            distance += total * (row.means[a, i] - x[i])
-        log_part[a] = row.log_peak[a] - 0.5 * distance
+            distance += total * (means[a, i] - x[i])
+        log_part[a] = log_peak[a] - 0.5 * distance
         top = max(top, log_part[a])
     return top
 
 
-@compiled
-def _fill_slopes(x: Array, row: Ranked, slopes: Slopes) -> float:
-    """Fill the slopes at x; the log-density there."""
+@inlined
+def _slopes(x: Array, row: Ranked, gradient: Array, metric: Array, curvature: Array) -> float:
+    """Log-density at x, its ``gradient``, local precision ``metric`` and ``curvature`` (L, L), minus the Hessian."""
     n_components, size = row.means.shape
-    gradient, metric, curvature = slopes
     log_part, pull = np.empty(n_components), np.empty((n_components, size))
     top = _pulls(x, row, log_part, pull)
     density = 0.0
@@ -210,16 +202,15 @@ def _nudge(curvature: Array, metric: Array, lower: Array, step: Array) -> None:
 
 
 @compiled
-def _climb(x: Array, row: Ranked, slopes: Slopes) -> float:
-    """Move x to the mode that it climbs to, fill the slopes there; the log-density."""
+def _climb(x: Array, row: Ranked, metric: Array) -> float:
+    """Move x to the mode that it climbs to, fill the local precision ``metric`` there; the log-density."""
     size = len(x)
-    gradient, metric, curvature = slopes
-    step, before = np.empty(size), x.copy()
-    lower, safe = np.empty((size, size)), np.empty(size)
+    gradient, step, before = np.empty(size), np.empty(size), x.copy()
+    curvature, lower, safe = np.empty((size, size)), np.empty((size, size)), np.empty(size)
     reached, by_newton, newton_allowed, nudges = -np.inf, False, True, 0
     log_density = -np.inf
     for _ in range(MAX_STEPS):
-        log_density = _fill_slopes(x, row, slopes)
+        log_density = _slopes(x, row, gradient, metric, curvature)
         if by_newton and not log_density >= reached - 1e-13 * (1.0 + abs(reached)):
             for i in range(size):
                 x[i] = before[i] + safe[i]
@@ -253,7 +244,7 @@ def _climb(x: Array, row: Ranked, slopes: Slopes) -> float:
 def invert_covariance(covariance: Array, lower: Array, precision: Array) -> float:
     """Fill ``precision`` (L, L), ``lower`` with the factor; the logarithm of the normal density at its mean."""
     log_det = factor(covariance, lower)
-    invert(lower, precision)
+    solve_identity(lower, precision)
     return -0.5 * (log_det + len(covariance) * LOG_2PI)
 
 
@@ -311,23 +302,18 @@ def _same_mode(x: Array, metric: Array, points: Array, count: int) -> int:
 
 
 @compiled
-def _slopes_room(size: int) -> Slopes:
-    return Slopes(np.empty(size), np.empty((size, size)), np.empty((size, size)))
-
-
-@compiled
 def _find(row: Ranked) -> tuple[int, Array, Array, Array]:
     """Modes of a row in the order of their heaviest components: their number, points, mass and log-density."""
     n_components, size = row.means.shape
     points, mass, log_density = np.empty((n_components, size)), np.zeros(n_components), np.empty(n_components)
-    x, slopes = np.empty(size), _slopes_room(size)
+    x, metric = np.empty(size), np.empty((size, size))
     count = 0
     for a in range(n_components):
         if row.share[a] <= NO_START:
             break
         x[:] = row.means[a]
-        height = _climb(x, row, slopes)
-        at = _same_mode(x, slopes.metric, points, count)
+        height = _climb(x, row, metric)
+        at = _same_mode(x, metric, points, count)
         if at == count:
             points[at], log_density[at] = x, height
             count += 1
@@ -342,10 +328,10 @@ def _mode_rows(mixtures: Components, modes: Modes) -> int:
     order, lower = np.empty(n_components, dtype=np.intp), np.zeros((size, size))
     room, places = ranked_room(n_components, size), modes.mass.shape[1]
     most = 0
-    for n in range(len(modes.count)):
+    for n in range(len(modes.number)):
         total, used = by_weight(mixtures.weights[n], 0.0, order)
         count, points, mass, log_density = _find(_rank(mixtures, n, order[:used], total, lower, room))
-        modes.count[n] = (mass[:count] >= LEAST_MASS).sum()
+        modes.number[n] = (mass[:count] >= LEAST_MASS).sum()
         most = max(most, count)
         modes.points[n], modes.mass[n], modes.log_density[n] = np.nan, np.nan, np.nan
         key = mass if places > 1 else log_density
@@ -374,25 +360,26 @@ def _valley(end: int, row: Ranked, terms: Array) -> bool:
 
     ``terms`` (A, 3) is room to work in.
     """
-    size = row.means.shape[1]
+    share, log_peak, means, precisions = row
+    size = means.shape[1]
     top = -np.inf
-    for a in range(len(row.share)):
+    for a in range(len(share)):
         at_start, mixed, along = 0.0, 0.0, 0.0
         for i in range(size):
             pull, push = 0.0, 0.0
             for j in range(size):
-                pull += row.precisions[a, i, j] * (row.means[0, j] - row.means[a, j])
-                push += row.precisions[a, i, j] * (row.means[end, j] - row.means[0, j])
-            at_start += pull * (row.means[0, i] - row.means[a, i])
-            mixed += pull * (row.means[end, i] - row.means[0, i])
-            along += push * (row.means[end, i] - row.means[0, i])
-        terms[a, 0], terms[a, 1], terms[a, 2] = row.log_peak[a] - 0.5 * at_start, -mixed, -0.5 * along
-        top = max(top, row.log_peak[a])
+                pull += precisions[a, i, j] * (means[0, j] - means[a, j])
+                push += precisions[a, i, j] * (means[end, j] - means[0, j])
+            at_start += pull * (means[0, i] - means[a, i])
+            mixed += pull * (means[end, i] - means[0, i])
+            along += push * (means[end, i] - means[0, i])
+        terms[a, 0], terms[a, 1], terms[a, 2] = log_peak[a] - 0.5 * at_start, -mixed, -0.5 * along
+        top = max(top, log_peak[a])
     before, fell = -1.0, False
     for step in range(SEGMENTS + 1):
         t = step / SEGMENTS
         height = 0.0
-        for a in range(len(row.share)):
+        for a in range(len(share)):
             exponent = terms[a, 0] - top + t * (terms[a, 1] + t * terms[a, 2])
             if exponent > -NEGLIGIBLE:
                 height += math.exp(exponent)
@@ -418,26 +405,27 @@ def _settled(share: Array, seen: int, mass: Array) -> bool:
 @compiled
 def finish_count(row: Ranked, terms: Array) -> int:
     """Number of modes of one mixture."""
-    n_components, size = row.means.shape
+    share, _, means, _ = row
+    n_components, size = means.shape
     points, mass = np.empty((n_components, size)), np.zeros(n_components)
-    x, slopes = np.empty(size), _slopes_room(size)
-    mass[0], count, climbed = row.share[0], 1, False
+    x, metric = np.empty(size), np.empty((size, size))
+    mass[0], count, climbed = share[0], 1, False
     for a in range(1, n_components):
-        if _settled(row.share, a, mass[:count]):
+        if _settled(share, a, mass[:count]):
             break
         if not _valley(a, row, terms):
-            mass[0] += row.share[a]
+            mass[0] += share[a]
             continue
         if not climbed:
-            points[0] = row.means[0]
-            _climb(points[0], row, slopes)
+            points[0] = means[0]
+            _climb(points[0], row, metric)
             climbed = True
-        x[:] = row.means[a]
-        _climb(x, row, slopes)
-        at = _same_mode(x, slopes.metric, points, count)
+        x[:] = means[a]
+        _climb(x, row, metric)
+        at = _same_mode(x, metric, points, count)
         points[at] = x
         count = max(count, at + 1)
-        mass[at] += row.share[a]
+        mass[at] += share[a]
     return (mass[:count] >= LEAST_MASS).sum()
 
 

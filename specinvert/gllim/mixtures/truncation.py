@@ -258,7 +258,7 @@ def _centre(parts: Parts, a: int, low: float, high: float) -> tuple[float, float
     return min(max(parts.origin[a] + deviation * average, low), high), variance * deviation * deviation
 
 
-@compiled
+@inlined
 def _slopes(covariance: Array, index: int, slope: Array) -> None:
     """Fill ``slope`` (L,) with the regression of every dimension of a component on the truncated one."""
     for i in range(len(slope)):
@@ -303,7 +303,7 @@ def _moment_rows(mixtures: Components, index: int, ends: tuple[Array, Array], gi
                 )
 
 
-@compiled
+@inlined
 def _add_spread(
     share: float, before: Array, index: int, within: float, slope: Array, gap: Array, covariance: Array
 ) -> None:

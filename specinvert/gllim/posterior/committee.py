@@ -17,7 +17,7 @@ from scipy.special import logsumexp, softmax
 from ..core import Array, normalize_rows
 from ..mixtures import Mixture, joined
 from .forward import ForwardTerms, Prior
-from .posterior import NOTHING, Block, Given, Rows, posterior_blocks
+from .posterior import NOTHING, PosteriorBlock, Rows, SideInformation, posterior_blocks
 from .tail import log_tail
 
 
@@ -30,7 +30,7 @@ class Estimate:
     blocks : one a member, of the same rows. by_evidence : whether shares follow p_m(y).
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[PosteriorBlock, ...]
     by_evidence: bool
 
     @property
@@ -116,7 +116,7 @@ class Estimate:
 def estimates(
     terms: Sequence[ForwardTerms],
     spectra: Array,
-    given: Given = NOTHING,
+    given: SideInformation = NOTHING,
     by_evidence: bool = False,
     every_component: bool = False,
 ) -> Iterator[Estimate]:

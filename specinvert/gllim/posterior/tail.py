@@ -8,7 +8,7 @@ another material lie far beyond the least float.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from scipy.optimize import brentq
 from scipy.special import gammaincc, gammaln
 
 from ..core import Array
+from .posterior import Posterior
+from .rowwise import RowPosterior
 
 ENOUGH = 0.25
 """Weight of one component that is looked at alone."""
@@ -27,11 +29,11 @@ def log_chi2_tail(distance: Array, degrees: Array) -> Array:
     """log P(chi2 > distance) for ``degrees`` of freedom, broadcast; -inf for an infinite distance."""
     half, x = np.broadcast_arrays(0.5 * np.asarray(degrees, dtype=np.float64), 0.5 * np.asarray(distance))
     with np.errstate(divide="ignore"):
-        found = np.log(gammaincc(half, x))
-    far = np.isfinite(x) & ~(found > np.log(_SMALL)) & (x > half)
+        log_share = np.log(gammaincc(half, x))
+    far = np.isfinite(x) & ~(log_share > np.log(_SMALL)) & (x > half)
     if far.any():
-        found[far] = _far_tail(half[far], x[far])
-    return np.asarray(found)
+        log_share[far] = _far_tail(half[far], x[far])
+    return np.asarray(log_share)
 
 
 def _far_tail(half: Array, x: Array) -> Array:
@@ -65,21 +67,9 @@ def distance_at(log_level: float, degrees: int) -> float:
     return float(brentq(excess, 0.0, upper, xtol=1e-9, rtol=1e-12))
 
 
-class Distant(Protocol):
-    """A posterior that tells how far its spectra are from its components."""
-
-    @property
-    def weights(self) -> Array:
-        """(n, K)."""
-
-    def distances(self, rows: Any = ...) -> Array:
-        """Squared distances (n, K)."""
-
-    def heaviest(self) -> tuple[Array, Array]:
-        """Greatest weight (n,), and the squared distance of its component."""
-
-
-def beyond(posterior: Distant, n_valid: int | NDArray[np.intp], log_level: float | Array) -> NDArray[np.bool_]:
+def beyond(
+    posterior: Posterior | RowPosterior, n_valid: int | NDArray[np.intp], log_level: float | Array
+) -> NDArray[np.bool_]:
     """Whether :func:`log_tail` is below a level, one or one a row (n,).
 
     It is not where the heaviest component makes up for the level alone, and is where every component is beyond the
@@ -92,16 +82,16 @@ def beyond(posterior: Distant, n_valid: int | NDArray[np.intp], log_level: float
         keys = np.broadcast_to(np.stack(np.broadcast_arrays(log_level, n_valid), axis=-1), (len(weight), 2))
         kinds, which = np.unique(keys, axis=0, return_inverse=True)
         limit, safe = np.array([_limits(float(level), int(count)) for level, count in kinds])[which.reshape(-1)].T
-    found = np.zeros(len(weight), dtype=bool)
+    out = np.zeros(len(weight), dtype=bool)
     rows = np.flatnonzero(~((weight >= ENOUGH) & (distance <= safe)))
     if len(rows):
         shares, distances = posterior.weights[rows], posterior.distances(rows)
         near = distances.min(axis=1, where=shares > 0.0, initial=np.inf) <= np.broadcast_to(limit, len(weight))[rows]
-        found[rows[~near]] = True
+        out[rows[~near]] = True
         rows = rows[near]
         degrees, levels = np.broadcast_to(n_valid, len(weight))[rows], np.broadcast_to(log_level, len(weight))[rows]
-        found[rows] = log_tail(shares[near], distances[near], degrees) < levels
-    return found
+        out[rows] = log_tail(shares[near], distances[near], degrees) < levels
+    return out
 
 
 def _limits(log_level: float, n_valid: int) -> tuple[Any, Any]:
@@ -113,10 +103,10 @@ def _limits(log_level: float, n_valid: int) -> tuple[Any, Any]:
 def log_tail(weights: Array, distances: Array, n_valid: int | NDArray[np.intp]) -> Array:
     """Log of the mixture's tail probability (n,), for weights and squared distances (n, K) and n_valid bands."""
     degrees = np.broadcast_to(n_valid, len(weights))
-    found = np.full(weights.shape, -np.inf)
+    parts = np.full(weights.shape, -np.inf)
     row, component = np.nonzero(weights > 0.0)
     if len(row):
         tails = log_chi2_tail(distances[row, component], degrees[row])
-        found[row, component] = np.log(weights[row, component]) + tails
+        parts[row, component] = np.log(weights[row, component]) + tails
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.logaddexp.reduce(found, axis=1))
+        return np.asarray(np.logaddexp.reduce(parts, axis=1))
