@@ -14,9 +14,9 @@ from specinvert import GLLiMInverter
 from specinvert.gllim.domain import LEAST_HELD_OUT, held_out_tails
 from specinvert.gllim.em.chunks import ArrayChunks, Chunk
 from specinvert.gllim.em.training import Settings, train
+from specinvert.gllim.posterior.committee import beyond, distance_at, log_chi2_tail, log_tail
 from specinvert.gllim.posterior.forward import ForwardTerms
 from specinvert.gllim.posterior.posterior import SideInformation, posterior_blocks
-from specinvert.gllim.posterior.tail import beyond, distance_at, log_chi2_tail, log_tail
 from strategies import SEEDS, SIGMAS, random_theta
 
 
