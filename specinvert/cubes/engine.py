@@ -24,7 +24,7 @@ from ..gllim import level_with_noise
 from ..gllim.core import one_blas_thread
 from ..gllim.em import available_cpus
 from ..gllim.model import GLLiMParameters
-from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, Given, estimates
+from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, SideInformation, estimates
 from ..gllim.transforms import Transforms
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less
 from .labels import pixel_coordinates
@@ -183,7 +183,7 @@ class BlockInverter:
 
     def read_block(
         self, block: np.ndarray, extras: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray | None, Given]:
+    ) -> tuple[np.ndarray, np.ndarray | None, SideInformation]:
         """Spectra (n, D), known parameters (n, L_t) in physical units, and all that is given in those of the model.
 
         Bands of NaN noise are missing from the spectra.
@@ -221,7 +221,7 @@ class BlockInverter:
             for i in map(int, np.flatnonzero(~np.isnan(known).all(axis=0))):
                 there = ~np.isnan(known[:, i])
                 z[there, transforms.column(i)] = transforms.known_forward(i, known[there, i])
-        return spectra, known, Given(added, z, self.predictor.least_bands)
+        return spectra, known, SideInformation(added, z, self.predictor.least_bands)
 
     def _truth(self, extras: Sequence[np.ndarray], n: int) -> np.ndarray | None:
         """True parameters (n, L_t) to compare with."""

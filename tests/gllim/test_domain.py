@@ -14,9 +14,9 @@ from specinvert import GLLiMInverter
 from specinvert.gllim.domain import LEAST_HELD_OUT, held_out_tails
 from specinvert.gllim.em.source import ArrayChunks, Chunk
 from specinvert.gllim.em.training import Settings, train
+from specinvert.gllim.posterior.committee import beyond, distance_at, log_chi2_tail, log_tail
 from specinvert.gllim.posterior.forward import ForwardTerms
-from specinvert.gllim.posterior.posterior import Given, posterior_blocks
-from specinvert.gllim.posterior.tail import beyond, distance_at, log_chi2_tail, log_tail
+from specinvert.gllim.posterior.posterior import SideInformation, posterior_blocks
 from strategies import SEEDS, SIGMAS, random_theta
 
 
@@ -60,7 +60,9 @@ def test_what_is_beyond_a_level_has_a_smaller_tail(
     )
     spectra[rng.random(spectra.shape) < holes] = np.nan
     values = np.stack([rng.normal(size=40), np.full(40, np.nan)], axis=1)
-    for block in posterior_blocks(ForwardTerms.of(theta), spectra, given=Given(known=values if known else None)):
+    for block in posterior_blocks(
+        ForwardTerms.of(theta), spectra, given=SideInformation(known=values if known else None)
+    ):
         posterior = block.posterior
         tails = log_tail(posterior.weights, posterior.distances(), block.n_valid)
         np.testing.assert_array_equal(beyond(posterior, block.n_valid, np.log(level)), tails < np.log(level))

@@ -18,6 +18,7 @@ from .kernels import (
     prior_rows,
     scale_rows,
     solve,
+    solve_identity,
     summing,
 )
 from .threads import one_blas_thread
@@ -46,5 +47,6 @@ __all__ = [
     "row_hash",
     "scale_rows",
     "solve",
+    "solve_identity",
     "summing",
 ]

@@ -86,6 +86,15 @@ def solve(lower: Array, right: Array, solution: Array) -> None:
         solution[i] = total / lower[i, i]
 
 
+@inlined
+def solve_identity(lower: Array, inverse: Array) -> None:
+    """Fill ``inverse`` (L, L) with that of L L'."""
+    inverse[:] = 0.0
+    for i in range(len(lower)):
+        inverse[i, i] = 1.0
+        solve(lower, inverse[i], inverse[i])
+
+
 @summing
 def centre_rows(spectra: Array, shift: Array, centred: Array, squares: Array) -> None:
     """Fill ``centred`` (n, D) with y - shift and ``squares`` (n,) with its square, for spectra of any float type.

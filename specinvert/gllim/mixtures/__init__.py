@@ -2,7 +2,17 @@
 
 from .entropy_and_draws import crps, draws, entropy
 from .mixture import Mixture, joined, merged
-from .modes import UNDECIDED, begin_count, count_modes, finish_count, highest_mode, invert_covariance, list_modes
+from .modes import (
+    UNDECIDED,
+    begin_count,
+    count_modes,
+    finish_count,
+    first,
+    highest_mode,
+    invert_covariance,
+    list_modes,
+    ranked_room,
+)
 from .quantiles import cdf, highest_density, quantile
 from .truncation import Truncated, truncated, truncated_quantile, written_out
 
@@ -17,6 +27,7 @@ __all__ = [
     "draws",
     "entropy",
     "finish_count",
+    "first",
     "highest_density",
     "highest_mode",
     "invert_covariance",
@@ -24,6 +35,7 @@ __all__ = [
     "list_modes",
     "merged",
     "quantile",
+    "ranked_room",
     "truncated",
     "truncated_quantile",
     "written_out",

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor
+from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor, inlined
 from .mixture import Mixture
-from .quantiles import PEAK, SQRT_HALF, components, contiguous
+from .quantiles import PEAK, SQRT_HALF, Components, components, contiguous
 
 N_PAIRS = 48
 """Pairs of points over which the entropy of a mixture is averaged, shared out between components by weight."""
@@ -37,10 +37,10 @@ def entropy(mixture: Mixture) -> Array:
     """
     if mixture.n_dimensions == 0:
         return np.where(mixture.weights.sum(axis=1) > 0.0, 0.0, np.nan)
-    found = np.empty(len(mixture))
-    arrays = components(mixture.weights, mixture.means, mixture.covariances)
-    _entropy_rows(*arrays, _points(mixture.n_dimensions), found)
-    return found
+    nats = np.empty(len(mixture))
+    mixtures = components(mixture.weights, mixture.means, mixture.covariances)
+    _entropy_rows(mixtures, _points(mixture.n_dimensions), nats)
+    return nats
 
 
 def crps(weights: Array, means: Array, variances: Array, truth: Array) -> Array:
@@ -49,9 +49,9 @@ def crps(weights: Array, means: Array, variances: Array, truth: Array) -> Array:
     The closed form for mixtures (Grimit et al. 2006, QJRMS 132, 2925), for ``weights``, ``means`` and ``variances``
     (n, A) as of :meth:`Mixture.marginal`. NaN in rows without weight and where the truth is NaN.
     """
-    found = np.empty(len(weights))
-    _crps_rows(*components(weights, means, variances), contiguous(truth), found)
-    return found
+    scores = np.empty(len(weights))
+    _crps_rows(components(weights, means, variances), contiguous(truth), scores)
+    return scores
 
 
 def draws(mixture: Mixture, n_draws: int, seed: int, rows: NDArray[np.integer[Any]]) -> Array:
@@ -73,10 +73,10 @@ def draws(mixture: Mixture, n_draws: int, seed: int, rows: NDArray[np.integer[An
     if seed < 0:
         raise ValueError(f"seed must not be negative: {seed}")
     key = np.random.SeedSequence(seed).generate_state(2).astype(np.uint64)
-    found = np.empty((len(mixture), n_draws, mixture.n_dimensions))
-    arrays = components(mixture.weights, mixture.means, mixture.covariances)
-    _draw_rows(*arrays, key, numbers.astype(np.uint64), found)
-    return found
+    drawn = np.empty((len(mixture), n_draws, mixture.n_dimensions))
+    mixtures = components(mixture.weights, mixture.means, mixture.covariances)
+    _draw_rows(mixtures, key, numbers.astype(np.uint64), drawn)
+    return drawn
 
 
 def _points(size: int) -> Array:
@@ -93,7 +93,8 @@ def _points(size: int) -> Array:
 
 
 @compiled
-def _entropy_rows(weights: Array, means: Array, covariances: Array, points: Array, found: Array) -> None:
+def _entropy_rows(mixtures: Components, points: Array, nats: Array) -> None:
+    weights, means, covariances = mixtures
     n_components, size = means.shape[1:]
     active = np.empty(n_components, dtype=np.intp)
     share, constant = np.empty(n_components), np.empty(n_components)
@@ -102,7 +103,7 @@ def _entropy_rows(weights: Array, means: Array, covariances: Array, points: Arra
     for n in range(len(weights)):
         total = weights[n].sum()
         if not total > 0.0:
-            found[n] = np.nan
+            nats[n] = np.nan
             continue
         together, count = 0.0, 0
         for a in range(n_components):
@@ -118,15 +119,11 @@ def _entropy_rows(weights: Array, means: Array, covariances: Array, points: Arra
         for a in range(count if count > 1 else 0):
             n_points = 2 * max(LEAST_PAIRS, math.ceil(share[a] * len(points) / 2))
             for b in range(count):
-                for i in range(size):
-                    for j in range(i + 1):
-                        turned[i, j] = 0.0
-                        for m in range(j, i + 1):
-                            turned[i, j] += inverse[b, i, m] * lower[a, m, j]
+                _multiply(inverse[b], lower[a], turned)
                 gap = means[n, active[a]] - means[n, active[b]]
                 _log_parts(constant[b], inverse[b], gap, turned, points[:n_points], log_parts[b])
             hidden += share[a] / n_points * _ambiguity(log_parts[:count], n_points)
-        found[n] = together - hidden
+        nats[n] = together - hidden
 
 
 @compiled
@@ -140,8 +137,18 @@ def _invert(lower: Array, inverse: Array) -> None:
             inverse[i, j] = total / lower[i, i]
 
 
+@inlined
+def _multiply(first: Array, second: Array, product: Array) -> None:
+    """Product of two lower triangular matrices (L, L)."""
+    for i in range(len(first)):
+        for j in range(i + 1):
+            product[i, j] = 0.0
+            for m in range(j, i + 1):
+                product[i, j] += first[i, m] * second[m, j]
+
+
 @compiled
-def _log_parts(constant: float, inverse: Array, gap: Array, turned: Array, points: Array, found: Array) -> None:
+def _log_parts(constant: float, inverse: Array, gap: Array, turned: Array, points: Array, parts: Array) -> None:
     """constant - |inverse gap + turned point|^2 / 2 of every point, each followed by its opposite."""
     for q in range(0, len(points), 2):
         plus, minus = 0.0, 0.0
@@ -152,7 +159,7 @@ def _log_parts(constant: float, inverse: Array, gap: Array, turned: Array, point
                 step += turned[i, j] * points[q, j]
             plus += (centre + step) * (centre + step)
             minus += (centre - step) * (centre - step)
-        found[q], found[q + 1] = constant - 0.5 * plus, constant - 0.5 * minus
+        parts[q], parts[q + 1] = constant - 0.5 * plus, constant - 0.5 * minus
 
 
 @compiled
@@ -182,7 +189,8 @@ def _absolute(mean: float, deviation: float) -> float:
 
 
 @compiled
-def _crps_rows(weights: Array, means: Array, variances: Array, truth: Array, found: Array) -> None:
+def _crps_rows(mixtures: Components, truth: Array, scores: Array) -> None:
+    weights, means, variances = mixtures
     for n in range(len(weights)):
         total, off, apart = 0.0, 0.0, 0.0
         for a in range(weights.shape[1]):
@@ -194,7 +202,7 @@ def _crps_rows(weights: Array, means: Array, variances: Array, truth: Array, fou
                     if weights[n, b] > 0.0:
                         deviation = math.sqrt(variances[n, a] + variances[n, b])
                         apart += weights[n, a] * weights[n, b] * _absolute(means[n, a] - means[n, b], deviation)
-        found[n] = off / total - apart / (total * total) if total > 0.0 else np.nan
+        scores[n] = off / total - apart / (total * total) if total > 0.0 else np.nan
 
 
 @compiled
@@ -226,15 +234,9 @@ def _uniforms(
 
 
 @compiled
-def _draw_rows(
-    weights: Array,
-    means: Array,
-    covariances: Array,
-    key: NDArray[np.uint64],
-    rows: NDArray[np.uint64],
-    found: Array,
-) -> None:
+def _draw_rows(mixtures: Components, key: NDArray[np.uint64], rows: NDArray[np.uint64], drawn: Array) -> None:
     """One uniform number chooses the component, the next ones make normal ones in pairs (Box and Muller 1958)."""
+    weights, means, covariances = mixtures
     n_components, size = means.shape[1:]
     active = np.empty(n_components, dtype=np.intp)
     below = np.empty(n_components)
@@ -251,9 +253,9 @@ def _draw_rows(
                 factor(covariances[n, a], lower[count])
                 count += 1
         if count == 0:
-            found[n] = np.nan
+            drawn[n] = np.nan
             continue
-        for draw in range(found.shape[1]):
+        for draw in range(drawn.shape[1]):
             _uniforms(rows[n], draw, key, counter, word, uniform)
             for pair in range(pairs):
                 radius = math.sqrt(-2.0 * math.log(uniform[2 * pair + 2]))
@@ -266,4 +268,4 @@ def _draw_rows(
                 value = means[n, active[chosen], i]
                 for j in range(i + 1):
                     value += lower[chosen, i, j] * normal[j]
-                found[n, draw, i] = value
+                drawn[n, draw, i] = value

@@ -1,6 +1,4 @@
-"""Gaussian mixtures written out, one a row: what every summary of a posterior is computed from.
-
-Gaussian mixtures reduced to fewer components, mean and covariance kept, row by row."""
+"""Gaussian mixtures written out, one a row: what every summary of a posterior is computed from; joined, and reduced."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Array, compiled, factor
-from .quantiles import components
+from ..core import Array, compiled, factor, inlined
+from .quantiles import Components, components
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,8 @@ def merged(mixture: Mixture, n_components: int) -> Mixture:
     weights, means = np.zeros((n, n_components)), np.zeros((n, n_components, size))
     covariances = np.empty((n, n_components, size, size))
     covariances[:] = np.eye(size)
-    _merge_rows(*components(mixture.weights, mixture.means, mixture.covariances), weights, means, covariances)
+    before = components(mixture.weights, mixture.means, mixture.covariances)
+    _merge_rows(before, Components(weights, means, covariances))
     return Mixture(weights, means, covariances)
 
 
@@ -103,32 +102,45 @@ def _union(
     return factor(covariance, lower)
 
 
+@inlined
+def _cheapest(cost: Array, count: int) -> tuple[int, int]:
+    """The pair of the first ``count`` components that costs least."""
+    first, second = 1, 0
+    for i in range(count):
+        for j in range(i):
+            if cost[i, j] < cost[first, second]:
+                first, second = i, j
+    return first, second
+
+
+@inlined
+def _gather(mixtures: Components, n: int, share: Array, centre: Array, spread: Array) -> int:
+    """Fill the components with weight of row n; their number."""
+    count = 0
+    for a in range(len(share)):
+        if mixtures.weights[n, a] > 0.0:
+            share[count], centre[count] = mixtures.weights[n, a], mixtures.means[n, a]
+            spread[count] = mixtures.spreads[n, a]
+            count += 1
+    return count
+
+
 @compiled
-def _merge_rows(
-    weights: Array, means: Array, covariances: Array, new_weights: Array, new_means: Array, new_covariances: Array
-) -> None:
-    n_components, size = means.shape[1:]
+def _merge_rows(before: Components, after: Components) -> None:
+    n_components, size = before.means.shape[1:]
     share, centre = np.empty(n_components), np.empty((n_components, size))
     spread, log_det = np.empty((n_components, size, size)), np.empty(n_components)
     cost = np.empty((n_components, n_components))
     mean, covariance, lower = np.empty(size), np.empty((size, size)), np.empty((size, size))
-    for n in range(len(weights)):
-        count = 0
-        for a in range(n_components):
-            if weights[n, a] > 0.0:
-                share[count], centre[count], spread[count] = weights[n, a], means[n, a], covariances[n, a]
-                log_det[count] = factor(spread[count], lower)
-                count += 1
+    for n in range(len(before.weights)):
+        count = _gather(before, n, share, centre, spread)
         for i in range(count):
+            log_det[i] = factor(spread[i], lower)
             for j in range(i):
                 joint = _union(share, centre, spread, i, j, mean, covariance, lower)
                 cost[i, j] = share[i] * (joint - log_det[i]) + share[j] * (joint - log_det[j])
-        while count > new_weights.shape[1]:
-            first, second = 1, 0
-            for i in range(count):
-                for j in range(i):
-                    if cost[i, j] < cost[first, second]:
-                        first, second = i, j
+        while count > after.weights.shape[1]:
+            first, second = _cheapest(cost, count)
             log_det[second] = _union(share, centre, spread, first, second, mean, covariance, lower)
             share[second] += share[first]
             centre[second], spread[second] = mean, covariance
@@ -143,5 +155,5 @@ def _merge_rows(
                     i, k = max(second, j), min(second, j)
                     joint = _union(share, centre, spread, i, k, mean, covariance, lower)
                     cost[i, k] = share[i] * (joint - log_det[i]) + share[k] * (joint - log_det[k])
-        for a in range(count):
-            new_weights[n, a], new_means[n, a], new_covariances[n, a] = share[a], centre[a], spread[a]
+        after.weights[n, :count], after.means[n, :count] = share[:count], centre[:count]
+        after.spreads[n, :count] = spread[:count]

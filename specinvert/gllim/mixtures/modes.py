@@ -1,24 +1,24 @@
-"""Modes of Gaussian mixtures with unequal covariances, and mixtures reduced to fewer components, row by row.
+"""Modes of Gaussian mixtures with unequal covariances, row by row: where they are, and how many.
 
 The mean of every component climbs by x <- (sum_a r_a S_a^-1)^-1 sum_a r_a S_a^-1 m_a, r_a the responsibilities at x,
 which never lowers the density (Carreira-Perpinan 2000, IEEE PAMI 22, 1318), and near the top by Newton's steps.
 
-The number of modes of mixtures, faster than by climbing from every component.
-
-A component belongs to the mode of the heaviest one where the density on the straight way between their means never
-rises after it fell. Where it does, both climb. Faint components are left out, and
-components are looked at until the rest cannot change the number."""
+Modes are counted faster than by climbing from every component: one belongs to the mode of the heaviest where the
+density on the straight way between their means never rises after it fell. Where it does, both climb. Faint components
+are left out, and components are looked at until the rest cannot change the number.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor, solve
+from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor, inlined, solve, solve_identity
 from .mixture import Mixture
-from .quantiles import components
+from .quantiles import Components, components
 
 NO_START = 1e-10
 """Components with less of the weight do not climb; they count in the density."""
@@ -32,6 +32,44 @@ SAME = 1e-6
 """Squared distance, in the metric of the local precision, within which two ends of climbs are one mode."""
 MAX_STEPS = 2000
 MAX_NUDGES = 3
+FAINT = 1e-4
+"""Components with less of the weight are left out."""
+ROUNDED_MASS = LEAST_MASS * (1.0 - 1e-12)
+"""Less than this stays less than LEAST_MASS in any order of summation."""
+UNDECIDED = -1
+"""For the number of modes, where the weights alone do not tell it."""
+SEGMENTS = 12
+"""Steps from one mean to another at which the density is compared."""
+
+
+class Ranked(NamedTuple):
+    """Components of one mixture by falling share.
+
+    Attributes
+    ----------
+    share : (A,). log_peak : (A,) log of the share times the density at the mean.
+    means : (A, L). precisions : (A, L, L).
+    """
+
+    share: Array
+    log_peak: Array
+    means: Array
+    precisions: Array
+
+
+class Modes(NamedTuple):
+    """Modes of mixtures, M a row, NaN where there are fewer.
+
+    Attributes
+    ----------
+    number : (n,) of those with at least a tenth of the weight.
+    points : (n, M, L). mass : (n, M). log_density : (n, M).
+    """
+
+    number: NDArray[np.int64]
+    points: Array
+    mass: Array
+    log_density: Array
 
 
 def highest_mode(mixture: Mixture) -> tuple[Array, Array, NDArray[np.int64]]:
@@ -41,8 +79,8 @@ def highest_mode(mixture: Mixture) -> tuple[Array, Array, NDArray[np.int64]]:
     Where climbs stop within 0.001 standard deviations of each other, they found one mode. Rows without weight have NaN
     and 0 modes.
     """
-    count, points, _, log_density, _ = _modes(mixture, 1)
-    return points[:, 0], log_density[:, 0], count
+    modes, _ = _modes(mixture, 1)
+    return modes.points[:, 0], modes.log_density[:, 0], modes.number
 
 
 def list_modes(mixture: Mixture) -> tuple[Array, Array, Array]:
@@ -53,18 +91,36 @@ def list_modes(mixture: Mixture) -> tuple[Array, Array, Array]:
     """
     total = np.maximum(mixture.weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     n_starts = (mixture.weights > 0.5 * NO_START * total).sum(axis=1).max(initial=0)
-    _, points, mass, log_density, most = _modes(mixture, max(int(n_starts), 2))
-    return points[:, :most].copy(), mass[:, :most].copy(), log_density[:, :most].copy()
+    modes, most = _modes(mixture, max(int(n_starts), 2))
+    return modes.points[:, :most].copy(), modes.mass[:, :most].copy(), modes.log_density[:, :most].copy()
 
 
-def _modes(mixture: Mixture, room: int) -> tuple[NDArray[np.int64], Array, Array, Array, int]:
-    """Numbers, points, mass and log-density of the modes, the highest if there is room for one; the greatest number."""
-    arrays = components(mixture.weights, mixture.means, mixture.covariances)
+def count_modes(mixture: Mixture) -> NDArray[np.int64]:
+    """Number of modes (n,), as of :func:`highest_mode` but for faint ones: see above.
+
+    Modes on curved ridges may be missed: none in 18 000 posteriors of fitted models, a twentieth of random mixtures of
+    four components that lie within each other.
+    """
+    count = np.empty(len(mixture), dtype=np.int64)
+    _count_rows(components(mixture.weights, mixture.means, mixture.covariances), count)
+    return count
+
+
+def _modes(mixture: Mixture, room: int) -> tuple[Modes, int]:
+    """The modes, the highest if there is room for one, and the greatest number of modes of a row."""
     n, size = len(mixture), mixture.n_dimensions
-    count = np.empty(n, dtype=np.int64)
-    points, mass, log_density = np.empty((n, room, size)), np.empty((n, room)), np.empty((n, room))
-    most = _mode_rows(*arrays, count, points, mass, log_density)
-    return count, points, mass, log_density, most
+    shapes = (n, room, size), (n, room), (n, room)
+    modes = Modes(np.empty(n, dtype=np.int64), *(np.empty(shape) for shape in shapes))
+    most = _mode_rows(components(mixture.weights, mixture.means, mixture.covariances), modes)
+    return modes, most
+
+
+@inlined
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
 
 
 @compiled
@@ -76,18 +132,13 @@ def _square(metric: Array, step: Array) -> float:
     return total
 
 
-@compiled
-def _slopes(
-    x: Array, w: Array, means: Array, precisions: Array, gradient: Array, metric: Array, curvature: Array
-) -> float:
-    """Log-density at x, its ``gradient``, local precision ``metric`` and ``curvature`` (L, L), minus the Hessian.
-
-    ``w`` (A,) are log weights of the components with the constant of their density.
-    """
-    n_components, size = means.shape
-    log_part, pull = np.empty(n_components), np.empty((n_components, size))
+@inlined
+def _pulls(x: Array, row: Ranked, log_part: Array, pull: Array) -> float:
+    """Fill the log-density ``log_part`` (A,) of each component at x and its gradient ``pull`` (A, L); the greatest."""
+    _, log_peak, means, precisions = row
+    size = len(x)
     top = -np.inf
-    for a in range(n_components):
+    for a in range(len(log_part)):
         distance = 0.0
         for i in range(size):
             total = 0.0
@@ -95,8 +146,17 @@ def _slopes(
                 total += precisions[a, i, j] * (means[a, j] - x[j])
             pull[a, i] = total
             distance += total * (means[a, i] - x[i])
-        log_part[a] = w[a] - 0.5 * distance
+        log_part[a] = log_peak[a] - 0.5 * distance
         top = max(top, log_part[a])
+    return top
+
+
+@inlined
+def _slopes(x: Array, row: Ranked, gradient: Array, metric: Array, curvature: Array) -> float:
+    """Log-density at x, its ``gradient``, local precision ``metric`` and ``curvature`` (L, L), minus the Hessian."""
+    n_components, size = row.means.shape
+    log_part, pull = np.empty(n_components), np.empty((n_components, size))
+    top = _pulls(x, row, log_part, pull)
     density = 0.0
     for a in range(n_components):
         log_part[a] -= top
@@ -110,7 +170,7 @@ def _slopes(
             for i in range(size):
                 gradient[i] += share * pull[a, i]
                 for j in range(i + 1):
-                    metric[i, j] += share * precisions[a, i, j]
+                    metric[i, j] += share * row.precisions[a, i, j]
                     curvature[i, j] -= share * pull[a, i] * pull[a, j]
     for i in range(size):
         for j in range(i + 1):
@@ -142,7 +202,7 @@ def _nudge(curvature: Array, metric: Array, lower: Array, step: Array) -> None:
 
 
 @compiled
-def climb(x: Array, w: Array, means: Array, precisions: Array, metric: Array) -> float:
+def _climb(x: Array, row: Ranked, metric: Array) -> float:
     """Move x to the mode that it climbs to, fill the local precision ``metric`` there; the log-density."""
     size = len(x)
     gradient, step, before = np.empty(size), np.empty(size), x.copy()
@@ -150,7 +210,7 @@ def climb(x: Array, w: Array, means: Array, precisions: Array, metric: Array) ->
     reached, by_newton, newton_allowed, nudges = -np.inf, False, True, 0
     log_density = -np.inf
     for _ in range(MAX_STEPS):
-        log_density = _slopes(x, w, means, precisions, gradient, metric, curvature)
+        log_density = _slopes(x, row, gradient, metric, curvature)
         if by_newton and not log_density >= reached - 1e-13 * (1.0 + abs(reached)):
             for i in range(size):
                 x[i] = before[i] + safe[i]
@@ -159,18 +219,13 @@ def climb(x: Array, w: Array, means: Array, precisions: Array, metric: Array) ->
         reached = log_density
         factor(metric, lower)
         solve(lower, gradient, safe)
-        length = 0.0
-        for i in range(size):
-            length += gradient[i] * safe[i]
+        length = _dot(gradient, safe)
         by_newton = False
         if length < NEAR:
             concave = not math.isnan(factor(curvature, lower))
             if concave and newton_allowed:
                 solve(lower, gradient, step)
-                left = 0.0
-                for i in range(size):
-                    left += gradient[i] * step[i]
-                if left < DONE:
+                if _dot(gradient, step) < DONE:
                     break
                 by_newton = _square(metric, step) < 1.0
             elif not concave and length < 1e-12 and nudges < MAX_NUDGES:
@@ -188,30 +243,9 @@ def climb(x: Array, w: Array, means: Array, precisions: Array, metric: Array) ->
 @compiled
 def invert_covariance(covariance: Array, lower: Array, precision: Array) -> float:
     """Fill ``precision`` (L, L), ``lower`` with the factor; the logarithm of the normal density at its mean."""
-    size = len(covariance)
     log_det = factor(covariance, lower)
-    precision[:] = 0.0
-    for i in range(size):
-        precision[i, i] = 1.0
-        solve(lower, precision[i], precision[i])
-    return -0.5 * (log_det + size * LOG_2PI)
-
-
-@compiled
-def _prepare(weights: Array, means: Array, covariances: Array) -> tuple[Array, Array, Array, Array]:
-    """Shares, log constants, means and precisions of the components with weight, by falling share."""
-    n_components, size = means.shape
-    order = np.empty(n_components, dtype=np.intp)
-    total, count = by_weight(weights, 0.0, order)
-    share, constant = np.empty(count), np.empty(count)
-    centres, precisions = np.empty((count, size)), np.empty((count, size, size))
-    lower = np.zeros((size, size))
-    for at in range(count):
-        a = order[at]
-        share[at] = weights[a] / total
-        constant[at] = math.log(share[at]) + invert_covariance(covariances[a], lower, precisions[at])
-        centres[at] = means[a]
-    return share, constant, centres, precisions
+    solve_identity(lower, precision)
+    return -0.5 * (log_det + len(covariance) * LOG_2PI)
 
 
 @compiled
@@ -232,86 +266,83 @@ def by_weight(weights: Array, least: float, order: NDArray[np.intp]) -> tuple[fl
 
 
 @compiled
-def same_mode(x: Array, metric: Array, points: Array, found: int, gap: Array) -> int:
-    """Which of the ``found`` modes x is, where their number is the next; ``gap`` (L,) is room to work in."""
-    for at in range(found):
+def ranked_room(n_components: int, size: int) -> Ranked:
+    """Room for the components of one mixture after the other."""
+    shape = n_components, size, size
+    return Ranked(np.empty(n_components), np.empty(n_components), np.empty(shape[:2]), np.empty(shape))
+
+
+@inlined
+def first(room: Ranked, count: int) -> Ranked:
+    """The components that ``count`` places of the room are taken by."""
+    return Ranked(room.share[:count], room.log_peak[:count], room.means[:count], room.precisions[:count])
+
+
+@compiled
+def _rank(mixtures: Components, n: int, order: NDArray[np.intp], total: float, lower: Array, room: Ranked) -> Ranked:
+    """The components ``order`` of row n, whose weight is ``total``."""
+    for at in range(len(order)):
+        a = order[at]
+        room.share[at], room.means[at] = mixtures.weights[n, a] / total, mixtures.means[n, a]
+        log_scale = invert_covariance(mixtures.spreads[n, a], lower, room.precisions[at])
+        room.log_peak[at] = math.log(room.share[at]) + log_scale
+    return first(room, len(order))
+
+
+@compiled
+def _same_mode(x: Array, metric: Array, points: Array, count: int) -> int:
+    """Which of the first ``count`` modes x is, or their number where it is another one."""
+    gap = np.empty(len(x))
+    for at in range(count):
         for i in range(len(x)):
             gap[i] = points[at, i] - x[i]
         if _square(metric, gap) < SAME:
             return at
-    return found
-
-
-@compiled
-def _find(share: Array, constant: Array, centres: Array, precisions: Array) -> tuple[int, Array, Array, Array]:
-    """Modes of a row in the order of their heaviest components: their number, points, mass and log-density."""
-    n_components, size = centres.shape
-    points, mass, log_density = np.empty((n_components, size)), np.zeros(n_components), np.empty(n_components)
-    x, gap, metric = np.empty(size), np.empty(size), np.empty((size, size))
-    found = 0
-    for a in range(n_components):
-        if share[a] <= NO_START:
-            break
-        x[:] = centres[a]
-        height = climb(x, constant, centres, precisions, metric)
-        at = same_mode(x, metric, points, found, gap)
-        if at == found:
-            points[at], log_density[at] = x, height
-            found += 1
-        mass[at] += share[a]
-    return found, points, mass, log_density
-
-
-@compiled
-def _mode_rows(
-    weights: Array,
-    means: Array,
-    covariances: Array,
-    count: NDArray[np.int64],
-    points: Array,
-    mass: Array,
-    log_density: Array,
-) -> int:
-    """Fill ``count`` (n,), and the modes of each row by falling mass, NaN after them; the greatest number of modes.
-
-    ``points`` (n, M, L), ``mass`` and ``log_density`` (n, M) have room for every start, or for one mode: the highest.
-    """
-    most = 0
-    for n in range(len(weights)):
-        share, constant, centres, precisions = _prepare(weights[n], means[n], covariances[n])
-        found, own_points, own_mass, own_density = _find(share, constant, centres, precisions)
-        count[n] = (own_mass[:found] >= LEAST_MASS).sum()
-        most = max(most, found)
-        points[n], mass[n], log_density[n] = np.nan, np.nan, np.nan
-        order = own_mass if mass.shape[1] > 1 else own_density
-        for m in range(found):
-            rank = 0
-            for other in range(found):
-                rank += order[other] > order[m] or (order[other] == order[m] and other < m)
-            if rank < mass.shape[1]:
-                points[n, rank], mass[n, rank], log_density[n, rank] = own_points[m], own_mass[m], own_density[m]
-    return most
-
-
-FAINT = 1e-4
-"""Components with less of the weight are left out."""
-ROUNDED_MASS = LEAST_MASS * (1.0 - 1e-12)
-"""Less than this stays less than LEAST_MASS in any order of summation."""
-UNDECIDED = -1
-"""For the number of modes, where the weights alone do not tell it."""
-SEGMENTS = 12
-"""Steps from one mean to another at which the density is compared."""
-
-
-def count_modes(mixture: Mixture) -> NDArray[np.int64]:
-    """Number of modes (n,), as of :func:`highest_mode` but for faint ones: see above.
-
-    Modes on curved ridges may be missed: none in 18 000 posteriors of fitted models, a twentieth of random mixtures of
-    four components that lie within each other.
-    """
-    count = np.empty(len(mixture), dtype=np.int64)
-    _count_mixtures(*components(mixture.weights, mixture.means, mixture.covariances), count)
     return count
+
+
+@compiled
+def _find(row: Ranked) -> tuple[int, Array, Array, Array]:
+    """Modes of a row in the order of their heaviest components: their number, points, mass and log-density."""
+    n_components, size = row.means.shape
+    points, mass, log_density = np.empty((n_components, size)), np.zeros(n_components), np.empty(n_components)
+    x, metric = np.empty(size), np.empty((size, size))
+    count = 0
+    for a in range(n_components):
+        if row.share[a] <= NO_START:
+            break
+        x[:] = row.means[a]
+        height = _climb(x, row, metric)
+        at = _same_mode(x, metric, points, count)
+        if at == count:
+            points[at], log_density[at] = x, height
+            count += 1
+        mass[at] += row.share[a]
+    return count, points, mass, log_density
+
+
+@compiled
+def _mode_rows(mixtures: Components, modes: Modes) -> int:
+    """Fill the modes of each row by falling mass, or the highest where there is room for one; the greatest number."""
+    n_components, size = mixtures.means.shape[1:]
+    order, lower = np.empty(n_components, dtype=np.intp), np.zeros((size, size))
+    room, places = ranked_room(n_components, size), modes.mass.shape[1]
+    most = 0
+    for n in range(len(modes.number)):
+        total, used = by_weight(mixtures.weights[n], 0.0, order)
+        count, points, mass, log_density = _find(_rank(mixtures, n, order[:used], total, lower, room))
+        modes.number[n] = (mass[:count] >= LEAST_MASS).sum()
+        most = max(most, count)
+        modes.points[n], modes.mass[n], modes.log_density[n] = np.nan, np.nan, np.nan
+        key = mass if places > 1 else log_density
+        for m in range(count):
+            rank = 0
+            for other in range(count):
+                rank += key[other] > key[m] or (key[other] == key[m] and other < m)
+            if rank < places:
+                modes.points[n, rank], modes.mass[n, rank] = points[m], mass[m]
+                modes.log_density[n, rank] = log_density[m]
+    return most
 
 
 @compiled
@@ -324,30 +355,31 @@ def begin_count(weights: Array, order: NDArray[np.intp]) -> tuple[float, int, in
 
 
 @compiled
-def _valley(start: Array, end: Array, constant: Array, centres: Array, precisions: Array, terms: Array) -> bool:
-    """Whether the density rises after it fell on the straight way from ``start`` to ``end`` (L,).
+def _valley(end: int, row: Ranked, terms: Array) -> bool:
+    """Whether the density rises after it fell on the straight way from the first component's mean to that of ``end``.
 
-    ``constant`` (A,) are log weights with the constants of the densities, ``terms`` (A, 3) is room to work in.
+    ``terms`` (A, 3) is room to work in.
     """
-    size = len(start)
+    share, log_peak, means, precisions = row
+    size = means.shape[1]
     top = -np.inf
-    for a in range(len(constant)):
+    for a in range(len(share)):
         at_start, mixed, along = 0.0, 0.0, 0.0
         for i in range(size):
             pull, push = 0.0, 0.0
             for j in range(size):
-                pull += precisions[a, i, j] * (start[j] - centres[a, j])
-                push += precisions[a, i, j] * (end[j] - start[j])
-            at_start += pull * (start[i] - centres[a, i])
-            mixed += pull * (end[i] - start[i])
-            along += push * (end[i] - start[i])
-        terms[a, 0], terms[a, 1], terms[a, 2] = constant[a] - 0.5 * at_start, -mixed, -0.5 * along
-        top = max(top, constant[a])
+                pull += precisions[a, i, j] * (means[0, j] - means[a, j])
+                push += precisions[a, i, j] * (means[end, j] - means[0, j])
+            at_start += pull * (means[0, i] - means[a, i])
+            mixed += pull * (means[end, i] - means[0, i])
+            along += push * (means[end, i] - means[0, i])
+        terms[a, 0], terms[a, 1], terms[a, 2] = log_peak[a] - 0.5 * at_start, -mixed, -0.5 * along
+        top = max(top, log_peak[a])
     before, fell = -1.0, False
     for step in range(SEGMENTS + 1):
         t = step / SEGMENTS
         height = 0.0
-        for a in range(len(constant)):
+        for a in range(len(share)):
             exponent = terms[a, 0] - top + t * (terms[a, 1] + t * terms[a, 2])
             if exponent > -NEGLIGIBLE:
                 height += math.exp(exponent)
@@ -359,55 +391,50 @@ def _valley(start: Array, end: Array, constant: Array, centres: Array, precision
 
 
 @compiled
-def _settled(share: Array, seen: int, mass: Array, found: int) -> bool:
-    """Whether the components that have not been looked at cannot change the number of modes."""
+def _settled(share: Array, seen: int, mass: Array) -> bool:
+    """Whether the components that have not been looked at cannot change the number of modes of a known ``mass``."""
     rest = 0.0
     for a in range(seen, len(share)):
         rest += share[a]
     safe = rest < ROUNDED_MASS
-    for m in range(found):
+    for m in range(len(mass)):
         safe &= mass[m] >= LEAST_MASS or mass[m] + rest < ROUNDED_MASS
     return safe
 
 
 @compiled
-def finish_count(share: Array, constant: Array, centres: Array, precisions: Array, terms: Array) -> int:
-    """Number of modes of one mixture, its components by falling share."""
-    n_components, size = centres.shape
+def finish_count(row: Ranked, terms: Array) -> int:
+    """Number of modes of one mixture."""
+    share, _, means, _ = row
+    n_components, size = means.shape
     points, mass = np.empty((n_components, size)), np.zeros(n_components)
-    x, gap, metric = np.empty(size), np.empty(size), np.empty((size, size))
-    mass[0], found, climbed = share[0], 1, False
+    x, metric = np.empty(size), np.empty((size, size))
+    mass[0], count, climbed = share[0], 1, False
     for a in range(1, n_components):
-        if _settled(share, a, mass, found):
+        if _settled(share, a, mass[:count]):
             break
-        if not _valley(centres[0], centres[a], constant, centres, precisions, terms):
+        if not _valley(a, row, terms):
             mass[0] += share[a]
             continue
         if not climbed:
-            points[0] = centres[0]
-            climb(points[0], constant, centres, precisions, metric)
+            points[0] = means[0]
+            _climb(points[0], row, metric)
             climbed = True
-        x[:] = centres[a]
-        climb(x, constant, centres, precisions, metric)
-        at = same_mode(x, metric, points, found, gap)
+        x[:] = means[a]
+        _climb(x, row, metric)
+        at = _same_mode(x, metric, points, count)
         points[at] = x
-        found = max(found, at + 1)
+        count = max(count, at + 1)
         mass[at] += share[a]
-    return (mass[:found] >= LEAST_MASS).sum()
+    return (mass[:count] >= LEAST_MASS).sum()
 
 
 @compiled
-def _count_mixtures(weights: Array, means: Array, covariances: Array, count: NDArray[np.int64]) -> None:
-    n_components, size = means.shape[1:]
+def _count_rows(mixtures: Components, count: NDArray[np.int64]) -> None:
+    n_components, size = mixtures.means.shape[1:]
     order, lower = np.empty(n_components, dtype=np.intp), np.zeros((size, size))
-    share, constant, terms = np.empty(n_components), np.empty(n_components), np.empty((n_components, 3))
-    centres, precisions = np.empty((n_components, size)), np.empty((n_components, size, size))
-    for n in range(len(weights)):
-        total, used, count[n] = begin_count(weights[n], order)
-        if count[n] != UNDECIDED:
-            continue
-        for at in range(used):
-            a = order[at]
-            share[at], centres[at] = weights[n, a] / total, means[n, a]
-            constant[at] = math.log(share[at]) + invert_covariance(covariances[n, a], lower, precisions[at])
-        count[n] = finish_count(share[:used], constant[:used], centres[:used], precisions[:used], terms)
+    room, terms = ranked_room(n_components, size), np.empty((n_components, 3))
+    for n in range(len(count)):
+        total, used, count[n] = begin_count(mixtures.weights[n], order)
+        if count[n] == UNDECIDED:
+            count[n] = finish_count(_rank(mixtures, n, order[:used], total, lower, room), terms)

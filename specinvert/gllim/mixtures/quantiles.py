@@ -7,13 +7,13 @@ their digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import ndtri
 
-from ..core import Array, compiled, inlined
+from ..core import Array, compiled
 
 SQRT_HALF = math.sqrt(0.5)
 PEAK = 1.0 / math.sqrt(2.0 * math.pi)
@@ -26,6 +26,36 @@ SPACING = 0.5
 RIVAL = 1.02
 """Local minima at most this much longer than the shortest start are refined too."""
 
+Arguments = TypeVar("Arguments")
+
+
+class Components(NamedTuple):
+    """Mixtures as the kernels take them: weights (n, A), means and variances (n, A), or (n, A, L) and covariances."""
+
+    weights: Array
+    means: Array
+    spreads: Array
+
+
+class Normals(NamedTuple):
+    """One mixture in one dimension: the components (A,) with weight, all weight and the smallest deviation."""
+
+    weights: Array
+    means: Array
+    deviations: Array
+    total: float
+    smallest: float
+
+
+class Brackets(NamedTuple):
+    """Intervals (m,) between brackets of their two ends; ``level`` of the weight lies below each."""
+
+    level: Array
+    lower: Array
+    lower_end: Array
+    upper: Array
+    upper_end: Array
+
 
 def cdf(weights: Array, means: Array, variances: Array, values: Array) -> Array:
     """Probability (n,) below ``values`` (n,); for true values, the probability integral transform.
@@ -33,9 +63,9 @@ def cdf(weights: Array, means: Array, variances: Array, values: Array) -> Array:
     ``weights``, ``means`` and ``variances`` are (n, A), as of :meth:`Mixture.marginal`. NaN in rows without weight and
     where the value is NaN.
     """
-    found = np.empty(len(weights))
-    _cdf_rows(*components(weights, means, variances), contiguous(values), found)
-    return found
+    probability = np.empty(len(weights))
+    _cdf_rows(components(weights, means, variances), contiguous(values), probability)
+    return probability
 
 
 def quantile(weights: Array, means: Array, variances: Array, level: float | Sequence[float] | Array) -> Array:
@@ -49,9 +79,9 @@ def quantile(weights: Array, means: Array, variances: Array, level: float | Sequ
     ValueError : a level is not between 0 and 1.
     """
     levels = checked_levels(level)
-    found = np.empty((len(weights), len(levels)))
-    _quantile_rows(*components(weights, means, variances), levels, ndtri(np.minimum(levels, 1.0 - levels)), found)
-    return found[:, 0] if np.ndim(level) == 0 else found
+    quantiles = np.empty((len(weights), len(levels)))
+    _quantile_rows(components(weights, means, variances), levels, ndtri(np.minimum(levels, 1.0 - levels)), quantiles)
+    return quantiles[:, 0] if np.ndim(level) == 0 else quantiles
 
 
 def highest_density(weights: Array, means: Array, variances: Array, mass: float) -> tuple[Array, Array]:
@@ -73,7 +103,7 @@ def highest_density(weights: Array, means: Array, variances: Array, mass: float)
     offsets = SPACING * (np.arange(n_offsets) - n_offsets // 2)
     half = -float(ndtri(0.5 * (1.0 - level)))
     lower, upper = np.empty(len(weights)), np.empty(len(weights))
-    _shortest_rows(*components(weights, means, variances), level, half, offsets, lower, upper)
+    _shortest_rows(components(weights, means, variances), level, half, offsets, lower, upper)
     return lower, upper
 
 
@@ -82,9 +112,9 @@ def contiguous(array: Array) -> Array:
     return np.require(array, np.float64, ("C", "W"))
 
 
-def components(weights: Array, means: Array, spreads: Array) -> tuple[Array, Array, Array]:
+def components(weights: Array, means: Array, spreads: Array) -> Components:
     """Weights, means, and variances or covariances as the kernels take them."""
-    return contiguous(weights), contiguous(means), contiguous(spreads)
+    return Components(contiguous(weights), contiguous(means), contiguous(spreads))
 
 
 def checked_levels(level: float | Sequence[float] | Array, name: str = "level") -> Array:
@@ -99,130 +129,118 @@ def checked_levels(level: float | Sequence[float] | Array, name: str = "level") 
 
 
 @compiled
-def _gather(weights: Array, means: Array, variances: Array, w: Array, m: Array, s: Array) -> tuple[int, float]:
-    """Weights, means and standard deviations of a row's components with weight; their number and total weight."""
-    count, total = 0, 0.0
-    for a in range(len(weights)):
-        if weights[a] > 0.0:
-            w[count], m[count], s[count] = weights[a], means[a], np.sqrt(variances[a])
-            total += weights[a]
+def _gather(mixtures: Components, n: int, room: Array) -> Normals:
+    """The components with weight of row n, in ``room`` (3, A)."""
+    count, total, smallest = 0, 0.0, np.inf
+    for a in range(mixtures.weights.shape[1]):
+        if mixtures.weights[n, a] > 0.0:
+            room[0, count], room[1, count] = mixtures.weights[n, a], mixtures.means[n, a]
+            room[2, count] = np.sqrt(mixtures.spreads[n, a])
+            total += room[0, count]
+            smallest = min(smallest, room[2, count])
             count += 1
-    return count, total
+    return Normals(room[0, :count], room[1, :count], room[2, :count], total, smallest)
 
 
 @compiled
-def _excess(x: float, target: float, w: Array, m: Array, s: Array) -> tuple[float, float]:
-    """Weight below x less ``target``, and density at x."""
+def _excess(x: float, arguments: tuple[float, Normals]) -> tuple[float, float]:
+    """Weight of a mixture below x less a target, and density at x."""
+    target, row = arguments
     whole, tails, density = -target, 0.0, 0.0
-    for a in range(len(w)):
-        z = (x - m[a]) / s[a]
-        tail = 0.5 * w[a] * math.erfc(abs(z) * SQRT_HALF)
+    for a in range(len(row.weights)):
+        weight, deviation = row.weights[a], row.deviations[a]
+        z = (x - row.means[a]) / deviation
+        tail = 0.5 * weight * math.erfc(abs(z) * SQRT_HALF)
         if z > 0.0:
-            whole += w[a]
+            whole += weight
             tails -= tail
         else:
             tails += tail
-        density += w[a] / s[a] * math.exp(-0.5 * z * z)
+        density += weight / deviation * math.exp(-0.5 * z * z)
     return whole + tails, PEAK * density
 
 
-@inlined
-def safe_step(
-    x: float, excess: float, density: float, low: float, high: float, before: float, step: float
-) -> tuple[float, float, float, float, float]:
-    """Newton's step towards the root of a rising function, in a bracket that shrinks.
-
-    Halving where the step leaves the bracket or is more than half the one before the last. Takes and returns the point,
-    both ends and the last two steps.
-    """
-    if excess < 0.0:
-        low = x
-    else:
-        high = x
-    shift = excess / density if density > 0.0 else np.inf
-    if low < x - shift < high and 2.0 * abs(shift) <= abs(before):
-        return x - shift, low, high, step, shift
-    half = 0.5 * (high - low)
-    return low + half, low, high, step, half
-
-
 @compiled
-def _root(
-    target: float, w: Array, m: Array, s: Array, low: float, high: float, start: float, smallest: float
+def root(
+    function: Callable[[float, Arguments], tuple[float, float]],
+    arguments: Arguments,
+    start: float,
+    bracket: tuple[float, float],
+    tolerance: float,
 ) -> tuple[float, float]:
-    """Where the weight below is ``target``, between ``low`` and ``high``, and the density there or one step off."""
-    x, density = start, 0.0
+    """Root of a rising function in a bracket, to the tolerance or the last digits; its slope there or one step off.
+
+    ``function`` gives its value and slope. Newton's steps, and halving of the bracket where a step leaves it or is more
+    than half the one before the last.
+    """
+    low, high = bracket
+    x, slope = start, 0.0
     before = step = high - low
     for _ in range(STEPS):
-        excess, density = _excess(x, target, w, m, s)
-        if excess == 0.0:
+        value, slope = function(x, arguments)
+        if value == 0.0:
             break
-        x, low, high, before, step = safe_step(x, excess, density, low, high, before, step)
-        if min(abs(step), high - low) <= 1e-13 * smallest + 2.0 * EPS * abs(x):
+        if value < 0.0:
+            low = x
+        else:
+            high = x
+        shift = value / slope if slope > 0.0 else np.inf
+        by_newton = low < x - shift < high and 2.0 * abs(shift) <= abs(before)
+        before, step = step, shift if by_newton else 0.5 * (high - low)
+        x = x - shift if by_newton else low + step
+        if min(abs(step), high - low) <= tolerance + 2.0 * EPS * abs(x):
             break
-    return x, density
+    return x, slope
 
 
 @compiled
-def _cdf_rows(weights: Array, means: Array, variances: Array, values: Array, found: Array) -> None:
-    size = weights.shape[1]
-    w, m, s = np.empty(size), np.empty(size), np.empty(size)
-    for n in range(len(weights)):
-        count, total = _gather(weights[n], means[n], variances[n], w, m, s)
-        if count == 0 or np.isnan(values[n]):
-            found[n] = np.nan
+def _cdf_rows(mixtures: Components, values: Array, probability: Array) -> None:
+    room = np.empty((3, mixtures.weights.shape[1]))
+    for n in range(len(values)):
+        row = _gather(mixtures, n, room)
+        if len(row.weights) == 0 or np.isnan(values[n]):
+            probability[n] = np.nan
             continue
-        below, _ = _excess(values[n], 0.0, w[:count], m[:count], s[:count])
-        found[n] = min(max(below / total, 0.0), 1.0)
+        below, _ = _excess(values[n], (0.0, row))
+        probability[n] = min(max(below / row.total, 0.0), 1.0)
 
 
 @compiled
-def _quantile_rows(weights: Array, means: Array, variances: Array, levels: Array, normal: Array, found: Array) -> None:
+def _quantile_rows(mixtures: Components, levels: Array, normal: Array, quantiles: Array) -> None:
     """``normal`` (m,) are the standard normal quantiles of the levels, or of their complements above one half."""
-    size = weights.shape[1]
-    w, m, s, mirrored = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    for n in range(len(weights)):
-        count, total = _gather(weights[n], means[n], variances[n], w, m, s)
+    room, mirrored = np.empty((3, mixtures.weights.shape[1])), np.empty(mixtures.weights.shape[1])
+    for n in range(len(quantiles)):
+        row = _gather(mixtures, n, room)
+        count = len(row.weights)
         if count == 0:
-            found[n] = np.nan
+            quantiles[n] = np.nan
             continue
-        smallest = s[0]
         for a in range(count):
-            mirrored[a] = -m[a]
-            smallest = min(smallest, s[a])
+            mirrored[a] = -row.means[a]
         for i in range(len(levels)):
             upper = levels[i] > 0.5
-            centre = mirrored if upper else m
+            means = mirrored[:count] if upper else row.means
             low, high, start = np.inf, -np.inf, 0.0
             for a in range(count):
-                own = centre[a] + normal[i] * s[a]
+                own = means[a] + normal[i] * row.deviations[a]
                 low, high = min(low, own), max(high, own)
-                start += w[a] / total * own
+                start += row.weights[a] / row.total * own
             x = low
             if low < high:
-                target = total * (1.0 - levels[i] if upper else levels[i])
+                target = row.total * (1.0 - levels[i] if upper else levels[i])
+                turned = Normals(row.weights, means, row.deviations, row.total, row.smallest)
                 start = min(max(start, low), high)
-                x, _ = _root(target, w[:count], centre[:count], s[:count], low, high, start, smallest)
-            found[n, i] = -x if upper else x
+                x, _ = root(_excess, (target, turned), start, (low, high), 1e-13 * row.smallest)
+            quantiles[n, i] = -x if upper else x
 
 
 @compiled
-def _starts(
-    points: Array,
-    below: Array,
-    mass: float,
-    level: Array,
-    lower: Array,
-    lower_end: Array,
-    upper: Array,
-    upper_end: Array,
-) -> tuple[int, int]:
+def _starts(points: Array, below: Array, mass: float, starts: Brackets) -> tuple[int, int]:
     """Intervals of the ``mass`` with one end on the sorted ``points``, where the weight ``below`` is known.
 
-    The lower end of interval j is between ``lower[j]`` and ``lower_end[j]``, the upper end likewise, and ``level[j]``
-    of the weight lies below it. Returns how many have their lower, and how many their upper end on a point; either are
-    sorted.
+    Returns how many have their lower, and how many their upper end on a point; either are sorted.
     """
+    level, lower, lower_end, upper, upper_end = starts
     count, size = 0, len(points)
     k = 0
     for i in range(size):
@@ -261,13 +279,7 @@ def _merge(level: Array, first: int, second: int, order: np.ndarray[Any, Any]) -
 
 @compiled
 def _interval(
-    level: float,
-    mass: float,
-    ends: tuple[float, float, float, float],
-    w: Array,
-    m: Array,
-    s: Array,
-    smallest: float,
+    level: float, mass: float, ends: tuple[float, float, float, float], row: Normals
 ) -> tuple[float, float, float]:
     """The interval of the ``mass`` above ``level``; the log of the density at its upper over that at its lower end.
 
@@ -277,7 +289,7 @@ def _interval(
     for side in range(2):
         low, high = (ends[2], ends[3]) if side == 1 else (ends[0], ends[1])
         target = level + mass if side == 1 else level
-        upper, density = _root(target, w, m, s, low, high, 0.5 * (low + high), smallest)
+        upper, density = root(_excess, (target, row), 0.5 * (low + high), (low, high), 1e-13 * row.smallest)
         if side == 0:
             lower = upper
         slope = math.log(max(density, 1e-300)) - slope
@@ -286,27 +298,20 @@ def _interval(
 
 @compiled
 def _refine(
-    left: float,
-    right: float,
-    ends: tuple[float, float, float, float],
-    start: float,
-    mass: float,
-    w: Array,
-    m: Array,
-    s: Array,
-    smallest: float,
+    levels: tuple[float, float], start: float, ends: tuple[float, float, float, float], mass: float, row: Normals
 ) -> tuple[float, float]:
-    """The locally shortest interval, between the levels ``left`` and ``right``, down from the one at ``start``.
+    """The locally shortest interval, between two levels, down from the one at ``start``.
 
     ``ends`` bracket its lower and its upper end. The length falls with the level while the upper end is the denser one.
     """
+    left, right = levels
     low, low_end, high, high_end = ends
     best_low, best_high, best_level = low, high_end, start
     slope_left = slope_right = np.nan
     level = start
     side = 0
     for iteration in range(100):
-        a, b, slope = _interval(level, mass, (low, low_end, high, high_end), w, m, s, smallest)
+        a, b, slope = _interval(level, mass, (low, low_end, high, high_end), row)
         worse = iteration > 0 and b - a > (1.0 + 1e-9) * (best_high - best_low)
         rises = level < best_level if worse else slope > 0.0
         if not worse:
@@ -335,27 +340,32 @@ def _refine(
 
 
 @compiled
-def _shortest(
-    mass: float, offsets: Array, least: float, w: Array, m: Array, s: Array, total: float
-) -> tuple[float, float]:
-    """The shortest interval that holds ``mass`` of the weight of a row."""
-    smallest, size = s[0], 0
-    points = np.empty(len(w) * len(offsets))
-    for a in range(len(w)):
-        smallest = min(smallest, s[a])
-        if w[a] > least * total:
+def _points(offsets: Array, least: float, row: Normals) -> tuple[Array, Array]:
+    """Sorted points about the components of more weight than ``least``, and the weight below each."""
+    size = 0
+    points = np.empty(len(row.weights) * len(offsets))
+    for a in range(len(row.weights)):
+        if row.weights[a] > least:
             for i in range(len(offsets)):
-                points[size] = m[a] + offsets[i] * s[a]
+                points[size] = row.means[a] + offsets[i] * row.deviations[a]
                 size += 1
     points = np.sort(points[:size])
     below = np.empty(size)
     for i in range(size):
-        below[i], _ = _excess(points[i], 0.0, w, m, s)
+        below[i], _ = _excess(points[i], (0.0, row))
         if i > 0:
             below[i] = max(below[i], below[i - 1])
-    level, lower, lower_end = np.empty(2 * size), np.empty(2 * size), np.empty(2 * size)
-    upper, upper_end = np.empty(2 * size), np.empty(2 * size)
-    first, second = _starts(points, below, mass, level, lower, lower_end, upper, upper_end)
+    return points, below
+
+
+@compiled
+def _shortest(mass: float, offsets: Array, least: float, row: Normals) -> tuple[float, float]:
+    """The shortest interval that holds ``mass`` of the weight of a row."""
+    points, below = _points(offsets, least, row)
+    room = 2 * len(points)
+    starts = Brackets(np.empty(room), np.empty(room), np.empty(room), np.empty(room), np.empty(room))
+    first, second = _starts(points, below, mass, starts)
+    level, lower, lower_end, upper, upper_end = starts
     count = first + second
     order = np.empty(count, dtype=np.intp)
     _merge(level, first, second, order)
@@ -367,35 +377,32 @@ def _shortest(
     for i in range(count):
         j = order[i]
         if upper[j] - lower_end[j] <= shortest:
-            ends = (lower[j], lower_end[j], upper[j], upper_end[j])
-            low, high, _ = _interval(level[j], mass, ends, w, m, s, smallest)
+            low, high, _ = _interval(level[j], mass, (lower[j], lower_end[j], upper[j], upper_end[j]), row)
             length[i] = high - low
             least_length = min(least_length, length[i])
-    found_low, found_high = np.nan, np.inf
+    best_low, best_high = np.nan, np.inf
     for i in range(count):
         before, after = max(i - 1, 0), min(i + 1, count - 1)
         if length[i] <= RIVAL * least_length and length[before] >= length[i] and length[after] >= length[i]:
             p, q = order[before], order[after]
             ends = (lower[p], lower_end[q], upper[p], upper_end[q])
-            low, high = _refine(level[p], level[q], ends, level[order[i]], mass, w, m, s, smallest)
-            if np.isnan(found_low) or high - low < found_high - found_low:
-                found_low, found_high = low, high
-    return found_low, found_high
+            low, high = _refine((level[p], level[q]), level[order[i]], ends, mass, row)
+            if np.isnan(best_low) or high - low < best_high - best_low:
+                best_low, best_high = low, high
+    return best_low, best_high
 
 
 @compiled
-def _shortest_rows(
-    weights: Array, means: Array, variances: Array, mass: float, half: float, offsets: Array, lower: Array, upper: Array
-) -> None:
+def _shortest_rows(mixtures: Components, mass: float, half: float, offsets: Array, lower: Array, upper: Array) -> None:
     """``half`` is the half length for the standard normal."""
-    size = weights.shape[1]
-    w, m, s = np.empty(size), np.empty(size), np.empty(size)
-    least = min(1e-10, 1e-3 * (1.0 - mass) / size)
-    for n in range(len(weights)):
-        count, total = _gather(weights[n], means[n], variances[n], w, m, s)
-        if count == 0:
+    room = np.empty((3, mixtures.weights.shape[1]))
+    least = min(1e-10, 1e-3 * (1.0 - mass) / mixtures.weights.shape[1])
+    for n in range(len(lower)):
+        row = _gather(mixtures, n, room)
+        if len(row.weights) == 0:
             lower[n] = upper[n] = np.nan
-        elif count == 1:
-            lower[n], upper[n] = m[0] - half * s[0], m[0] + half * s[0]
+        elif len(row.weights) == 1:
+            mean, deviation = row.means[0], row.deviations[0]
+            lower[n], upper[n] = mean - half * deviation, mean + half * deviation
         else:
-            lower[n], upper[n] = _shortest(mass * total, offsets, least, w[:count], m[:count], s[:count], total)
+            lower[n], upper[n] = _shortest(mass * row.total, offsets, least * row.total, row)

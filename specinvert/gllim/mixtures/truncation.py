@@ -2,26 +2,22 @@
 
 The truncated dimension is integrated by Gauss-Legendre quadrature from the point of the interval nearest to the mean,
 relative to the density there: sums of positive terms that neither cancel nor underflow, however far in the tail. The
-other dimensions follow by regression on it.
-
-Truncated Gaussian mixtures written out as mixtures again, for what transforms make of them.
-
-Given the truncated dimension, every component is Gaussian in the others. Put at the nodes of a rule over its interval,
-with the weights of the rule, a component is a mixture whose moments, of any smooth function, are those of the truncated
-one."""
+other dimensions follow by regression on it. Put at the nodes of the rule, with its weights, a component is a mixture
+again, whose moments, of any smooth function such as a transform, are those of the truncated one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
 from ..core import Array, compiled, inlined
 from .mixture import Mixture
-from .quantiles import EPS, PEAK, SQRT_HALF, STEPS, checked_levels, components, contiguous, safe_step
+from .quantiles import EPS, PEAK, SQRT_HALF, Components, checked_levels, components, contiguous, root
 
 REACH = 38.0
 """Log-density below the greatest in the interval where the integrals stop: 3e-17 of it."""
@@ -30,22 +26,59 @@ RULE = np.stack(np.polynomial.legendre.leggauss(56))
 STEP_REACH = 8.5
 """Standard deviations on either side of a normal distribution function's middle, beyond which it is 0 or 1."""
 LOG_PEAK = math.log(PEAK)
+SMALLEST = 1e-13
+"""Share of a component below which a node is left out."""
+NARROW = 1e-14
+"""Variance of the truncated dimension at a node, over that of its component: none, but for divisions."""
+NODES = 4096
+"""Components times nodes that are written out at once."""
 
 
-@dataclass(frozen=True)
-class Truncated:
-    """Mixtures given that one dimension lies in an interval.
+class Truncated(NamedTuple):
+    """Mixtures given that one dimension lies in an interval; NaN, weights 0, in rows without weight.
 
     Attributes
     ----------
-    weights : (n, A), given the interval. log_probability : (n,), of the interval. mean : (n, L). covariance :
-        (n, L, L). NaN, weights 0, in rows without weight.
+    weights : (n, A), given the interval.
+    log_probability : (n,), of the interval.
+    mean : (n, L). covariance : (n, L, L).
     """
 
     weights: Array
     log_probability: Array
     mean: Array
     covariance: Array
+
+
+class Parts(NamedTuple):
+    """What an interval leaves of the components (A,) of one mixture.
+
+    Attributes
+    ----------
+    share : weights given the interval.
+    deviation : standard deviations before. origin : the point of the interval nearest to the mean.
+    z : that point standardised. start, end : reach of the density below and above it, standardised.
+    whole : integral over the reach, relative to the density at z.
+    """
+
+    share: Array
+    deviation: Array
+    origin: Array
+    z: Array
+    start: Array
+    end: Array
+    whole: Array
+
+
+class Sums(NamedTuple):
+    """A dimension of the components (A,) as origin + scale t + rest e.
+
+    t is the truncated standard variable less z, e standard normal.
+    """
+
+    origin: Array
+    scale: Array
+    rest: Array
 
 
 def truncated(mixture: Mixture, index: int, low: float | Array, high: float | Array) -> Truncated:
@@ -62,11 +95,10 @@ def truncated(mixture: Mixture, index: int, low: float | Array, high: float | Ar
         dimension is not of the mixture.
     """
     n, size = len(mixture), mixture.n_dimensions
-    weights, log_probability = np.empty(mixture.weights.shape), np.empty(n)
-    mean, covariance = np.empty((n, size)), np.empty((n, size, size))
-    arrays = mixture_arrays(mixture, index)
-    _moment_rows(*arrays, index, *interval_ends(n, low, high), RULE, weights, log_probability, mean, covariance)
-    return Truncated(weights, log_probability, mean, covariance)
+    shapes = mixture.weights.shape, (n,), (n, size), (n, size, size)
+    given = Truncated(*(np.empty(shape) for shape in shapes))
+    _moment_rows(mixture_arrays(mixture, index), index, interval_ends(n, low, high), given)
+    return given
 
 
 def truncated_quantile(
@@ -88,15 +120,34 @@ def truncated_quantile(
     ValueError : a level is not between 0 and 1, or as in :func:`truncated`.
     """
     levels = checked_levels(level)
-    found = np.empty((len(mixture), len(levels)))
-    other = index if of is None else of
-    arrays = mixture_arrays(mixture, index, other)
+    quantiles = np.empty((len(mixture), len(levels)))
+    indices = index, index if of is None else of
     ends = interval_ends(len(mixture), low, high)
-    _quantile_rows(*arrays, index, other, *ends, levels, ndtri(levels), RULE, found)
-    return found[:, 0] if np.ndim(level) == 0 else found
+    _quantile_rows(mixture_arrays(mixture, *indices), indices, ends, levels, ndtri(levels), quantiles)
+    return quantiles[:, 0] if np.ndim(level) == 0 else quantiles
 
 
-def mixture_arrays(mixture: Mixture, *indices: int) -> tuple[Array, Array, Array]:
+def written_out(mixture: Mixture, index: int, low: float | Array, high: float | Array) -> Iterator[Mixture]:
+    """Mixtures given that ``index`` lies between ``low`` and ``high``, in blocks of consecutive rows.
+
+    Each of the A components has Q nodes: mixtures of A x Q, weights zero where a node counts for nothing and in rows
+    that are without weight in :func:`truncated`, which this takes its ends from and raises the errors of.
+    """
+    low, high = interval_ends(len(mixture), low, high)
+    count = RULE.shape[1]
+    step = max(1, NODES // (mixture.weights.shape[1] * count))
+    for start in range(0, max(len(mixture), 1), step):
+        where = slice(start, start + step)
+        block = mixture.select(where)
+        (n, room), size = block.weights.shape, block.n_dimensions
+        shapes = (n, room, count), (n, room, count, size), (n, room, size, size)
+        weights, means, within = nodes = Components(*(np.zeros(shape) for shape in shapes))
+        _node_rows(mixture_arrays(block, index), index, (low[where], high[where]), nodes)
+        covariances = np.repeat(within[:, :, None], count, axis=2)
+        yield Mixture(weights.reshape(n, -1), means.reshape(n, -1, size), covariances.reshape(n, -1, size, size))
+
+
+def mixture_arrays(mixture: Mixture, *indices: int) -> Components:
     """Weights, means and covariances for compiled functions; ValueError for dimensions that the mixture has not."""
     for index in indices:
         if not 0 <= index < mixture.n_dimensions:
@@ -115,8 +166,8 @@ def interval_ends(n: int, low: float | Array, high: float | Array) -> tuple[Arra
 
 
 @compiled
-def _support(mean: float, deviation: float, low: float, high: float) -> tuple[float, float, float]:
-    """Standardised point of the interval nearest to the mean, and the reach of the density below and above it."""
+def _support(mean: float, deviation: float, low: float, high: float) -> tuple[float, float, float, float]:
+    """Point of the interval nearest to the mean, the same standardised, reach of the density below and above it."""
     z = 0.0
     if low > mean:
         z = (low - mean) / deviation
@@ -124,68 +175,58 @@ def _support(mean: float, deviation: float, low: float, high: float) -> tuple[fl
         z = (high - mean) / deviation
     reach = 2.0 * REACH / (abs(z) + math.sqrt(z * z + 2.0 * REACH))
     if z > 0.0:
-        return z, 0.0, min(reach, (high - low) / deviation)
+        return low, z, 0.0, min(reach, (high - low) / deviation)
     if z < 0.0:
-        return z, max(-reach, (low - high) / deviation), 0.0
-    return z, max(-reach, (low - mean) / deviation), min(reach, (high - mean) / deviation)
-
-
-@inlined
-def nearest(z: float, mean: float, low: float, high: float) -> float:
-    """Point of the interval nearest to the mean, which is ``z`` when standardised."""
-    if z == 0.0:
-        return mean
-    return low if z > 0.0 else high
+        return high, z, max(-reach, (low - high) / deviation), 0.0
+    return mean, z, max(-reach, (low - mean) / deviation), min(reach, (high - mean) / deviation)
 
 
 @compiled
-def _integral(z: float, start: float, end: float, rule: Array) -> float:
+def _integral(z: float, start: float, end: float) -> float:
     """Integral from ``start`` to ``end`` of the standard normal density at z + t over that at z."""
     half, middle = 0.5 * (end - start), 0.5 * (end + start)
     total = 0.0
-    for q in range(rule.shape[1]):
-        t = middle + half * rule[0, q]
-        total += rule[1, q] * math.exp(-t * (z + 0.5 * t))
+    for q in range(RULE.shape[1]):
+        t = middle + half * RULE[0, q]
+        total += RULE[1, q] * math.exp(-t * (z + 0.5 * t))
     return half * total
 
 
 @compiled
-def interval_parts(
-    weights: Array,
-    means: Array,
-    covariances: Array,
-    index: int,
-    low: float,
-    high: float,
-    rule: Array,
-    share: Array,
-    part: Array,
-) -> float:
-    """Weights ``share`` (A,) given the interval, and its ``part`` (A, 4) of each component; its log-probability.
+def _room(n_components: int) -> Parts:
+    room = np.empty((7, n_components))
+    return Parts(room[0], room[1], room[2], room[3], room[4], room[5], room[6])
 
-    A part is the nearest point z, the reach below and above it, and the integral over it relative to the density at z.
+
+@compiled
+def _cut(mixtures: Components, n: int, index: int, low: float, high: float, parts: Parts) -> float:
+    """Fill the ``parts`` of row n; the log-probability of the interval.
+
     An interval of no length counts by the density, and NaN is returned where no component has any.
     """
+    share = parts.share
     total, top = 0.0, -np.inf
-    for a in range(len(weights)):
+    for a in range(len(share)):
         share[a] = -np.inf
-        if weights[a] > 0.0:
-            total += weights[a]
-            deviation = math.sqrt(covariances[a, index, index])
-            z, start, end = _support(means[a, index], deviation, low, high)
-            whole = _integral(z, start, end, rule) if low < high else 1.0 / deviation
-            part[a, 0], part[a, 1], part[a, 2], part[a, 3] = z, start, end, whole
+        weight = mixtures.weights[n, a]
+        if weight > 0.0:
+            total += weight
+            deviation = math.sqrt(mixtures.spreads[n, a, index, index])
+            origin, z, start, end = _support(mixtures.means[n, a, index], deviation, low, high)
+            whole = _integral(z, start, end) if low < high else 1.0 / deviation
+            parts.deviation[a], parts.origin[a], parts.z[a] = deviation, origin, z
+            parts.start[a], parts.end[a], parts.whole[a] = start, end, whole
             if abs(z) < 1e150:
-                share[a] = math.log(weights[a]) - 0.5 * z * z + math.log(whole)
+                share[a] = math.log(weight) - 0.5 * z * z + math.log(whole)
                 top = max(top, share[a])
     if top == -np.inf or np.isnan(low) or np.isnan(high):
         share[:] = 0.0
         return math.nan
     inside = 0.0
-    for a in range(len(weights)):
+    for a in range(len(share)):
         share[a] = math.exp(share[a] - top)
         inside += share[a]
-    for a in range(len(weights)):
+    for a in range(len(share)):
         share[a] /= inside
     if low == high:
         return -np.inf
@@ -195,96 +236,109 @@ def interval_parts(
 
 
 @compiled
-def _centre(part: Array, deviation: float, low: float, high: float, mean: float, rule: Array) -> tuple[float, float]:
-    """Mean and variance of one truncated component."""
+def _centre(parts: Parts, a: int, low: float, high: float) -> tuple[float, float]:
+    """Mean and variance of the truncated component a."""
+    deviation = parts.deviation[a]
     if low == high:
         return low, 0.0
     if low == -np.inf and high == np.inf:
-        return mean, deviation * deviation
-    z, start, end, whole = part
+        return parts.origin[a], deviation * deviation
+    z, start, end, whole = parts.z[a], parts.start[a], parts.end[a], parts.whole[a]
     half, middle = 0.5 * (end - start), 0.5 * (end + start)
     average = 0.0
-    for q in range(rule.shape[1]):
-        t = middle + half * rule[0, q]
-        average += t * rule[1, q] * math.exp(-t * (z + 0.5 * t))
+    for q in range(RULE.shape[1]):
+        t = middle + half * RULE[0, q]
+        average += t * RULE[1, q] * math.exp(-t * (z + 0.5 * t))
     average *= half / whole
     variance = 0.0
-    for q in range(rule.shape[1]):
-        t = middle + half * rule[0, q]
-        variance += (t - average) ** 2 * rule[1, q] * math.exp(-t * (z + 0.5 * t))
+    for q in range(RULE.shape[1]):
+        t = middle + half * RULE[0, q]
+        variance += (t - average) ** 2 * RULE[1, q] * math.exp(-t * (z + 0.5 * t))
     variance *= half / whole
-    return min(max(nearest(z, mean, low, high) + deviation * average, low), high), variance * deviation * deviation
+    return min(max(parts.origin[a] + deviation * average, low), high), variance * deviation * deviation
+
+
+@inlined
+def _slopes(covariance: Array, index: int, slope: Array) -> None:
+    """Fill ``slope`` (L,) with the regression of every dimension of a component on the truncated one."""
+    for i in range(len(slope)):
+        slope[i] = covariance[i, index] / covariance[index, index]
+    slope[index] = 1.0
+
+
+@inlined
+def _follow(mean: Array, slope: Array, index: int, value: float, centre: Array) -> None:
+    """Fill ``centre`` (L,) with the mean of a component given the ``value`` of the truncated dimension."""
+    for i in range(len(centre)):
+        centre[i] = mean[i] + slope[i] * (value - mean[index])
+    centre[index] = value
 
 
 @compiled
-def _moment_rows(
-    weights: Array,
-    means: Array,
-    covariances: Array,
-    index: int,
-    low: Array,
-    high: Array,
-    rule: Array,
-    share: Array,
-    log_probability: Array,
-    mean: Array,
-    covariance: Array,
-) -> None:
-    n_components, size = means.shape[1:]
-    part, centre = np.empty((n_components, 4)), np.empty((n_components, size))
+def _moment_rows(mixtures: Components, index: int, ends: tuple[Array, Array], given: Truncated) -> None:
+    n_components, size = mixtures.means.shape[1:]
+    parts, centre = _room(n_components), np.empty((n_components, size))
     slope, within = np.empty((n_components, size)), np.empty(n_components)
-    for n in range(len(weights)):
-        spread, lo, hi = covariances[n], low[n], high[n]
-        log_probability[n] = interval_parts(weights[n], means[n], spread, index, lo, hi, rule, share[n], part)
-        mean[n], covariance[n] = 0.0, 0.0
-        if np.isnan(log_probability[n]):
-            mean[n], covariance[n] = np.nan, np.nan
+    for n in range(len(given.mean)):
+        low, high, mean = ends[0][n], ends[1][n], given.mean[n]
+        given.log_probability[n] = _cut(mixtures, n, index, low, high, parts)
+        given.weights[n] = parts.share
+        mean[:], given.covariance[n] = 0.0, 0.0
+        if np.isnan(given.log_probability[n]):
+            mean[:], given.covariance[n] = np.nan, np.nan
             continue
         for a in range(n_components):
-            if share[n, a] > 0.0:
-                variance = spread[a, index, index]
-                average, within[a] = _centre(part[a], math.sqrt(variance), lo, hi, means[n, a, index], rule)
+            if parts.share[a] > 0.0:
+                average, within[a] = _centre(parts, a, low, high)
+                _slopes(mixtures.spreads[n, a], index, slope[a])
+                _follow(mixtures.means[n, a], slope[a], index, average, centre[a])
                 for i in range(size):
-                    slope[a, i] = spread[a, i, index] / variance
-                    centre[a, i] = means[n, a, i] + slope[a, i] * (average - means[n, a, index])
-                slope[a, index] = 1.0
-                centre[a, index] = average
-                for i in range(size):
-                    mean[n, i] += share[n, a] * centre[a, i]
+                    mean[i] += parts.share[a] * centre[a, i]
         for a in range(n_components):
-            if share[n, a] > 0.0:
-                variance = spread[a, index, index]
+            if parts.share[a] > 0.0:
                 for i in range(size):
-                    for j in range(i + 1):
-                        value = slope[a, i] * slope[a, j] * within[a]
-                        if i != index and j != index:
-                            value += spread[a, i, j] - slope[a, i] * slope[a, j] * variance
-                        value += (centre[a, i] - mean[n, i]) * (centre[a, j] - mean[n, j])
-                        covariance[n, i, j] += share[n, a] * value
-        for i in range(size):
-            for j in range(i):
-                covariance[n, j, i] = covariance[n, i, j]
+                    centre[a, i] -= mean[i]
+                _add_spread(
+                    parts.share[a], mixtures.spreads[n, a], index, within[a], slope[a], centre[a], given.covariance[n]
+                )
+
+
+@inlined
+def _add_spread(
+    share: float, before: Array, index: int, within: float, slope: Array, gap: Array, covariance: Array
+) -> None:
+    """Add to ``covariance`` (L, L) that of a component and of its mean's ``gap`` (L,) to the mixture's.
+
+    ``within`` is the variance of the truncated dimension, ``before`` (L, L) the covariance without the interval.
+    """
+    for i in range(len(gap)):
+        for j in range(i + 1):
+            value = slope[i] * slope[j] * within
+            if i != index and j != index:
+                value += before[i, j] - slope[i] * slope[j] * before[index, index]
+            value += gap[i] * gap[j]
+            covariance[i, j] += share * value
+            covariance[j, i] = covariance[i, j]
 
 
 @compiled
-def _below(t: float, part: Array, rule: Array) -> tuple[float, float]:
+def _below(t: float, parts: Parts, a: int) -> tuple[float, float]:
     """Probability that the truncated standard variable lies less than t above z, and its density there."""
-    z, start, end, whole = part
+    z, start, end, whole = parts.z[a], parts.start[a], parts.end[a], parts.whole[a]
     if t <= start:
         return 0.0, 0.0
     if t >= end:
         return 1.0, 0.0
-    return _integral(z, start, t, rule) / whole, math.exp(-t * (z + 0.5 * t)) / whole
+    return _integral(z, start, t) / whole, math.exp(-t * (z + 0.5 * t)) / whole
 
 
 @compiled
-def _other_below(gap: float, slope: float, deviation: float, part: Array, rule: Array) -> tuple[float, float]:
-    """Probability that slope t + deviation e lies below ``gap``, and its density there.
+def _other_below(gap: float, slope: float, deviation: float, parts: Parts, a: int) -> tuple[float, float]:
+    """Probability that slope t + deviation e lies below ``gap``, and its density there: see :class:`Sums`.
 
-    e is standard normal and t the truncated standard variable less z. The distribution function of e falls from 1 to 0
-    with t, or rises, within a stretch that is integrated by itself.
+    The distribution function of e falls from 1 to 0 with t, or rises, within a stretch that is integrated by itself.
     """
-    z, start, end, whole = part
+    z, start, end, whole = parts.z[a], parts.start[a], parts.end[a], parts.whole[a]
     first, last = start, end
     if end <= start:
         e = gap / deviation
@@ -294,173 +348,130 @@ def _other_below(gap: float, slope: float, deviation: float, part: Array, rule: 
         first, last = min(max(middle - stretch, start), end), min(max(middle + stretch, start), end)
     below, density = 0.0, 0.0
     if slope > 0.0 and first > start:
-        below += _integral(z, start, first, rule)
+        below += _integral(z, start, first)
     if slope < 0.0 and last < end:
-        below += _integral(z, last, end, rule)
+        below += _integral(z, last, end)
     if last > first:
         half, centre = 0.5 * (last - first), 0.5 * (last + first)
-        for q in range(rule.shape[1]):
-            t = centre + half * rule[0, q]
+        for q in range(RULE.shape[1]):
+            t = centre + half * RULE[0, q]
             e = (gap - slope * t) / deviation
-            weight = half * rule[1, q] * math.exp(-t * (z + 0.5 * t))
+            weight = half * RULE[1, q] * math.exp(-t * (z + 0.5 * t))
             below += 0.5 * weight * math.erfc(-e * SQRT_HALF)
             density += weight * math.exp(-0.5 * e * e) * PEAK / deviation
     return below / whole, density / whole
 
 
 @compiled
-def _excess(
-    x: float,
-    level: float,
-    direct: bool,
-    share: Array,
-    origin: Array,
-    scale: Array,
-    rest: Array,
-    part: Array,
-    rule: Array,
-) -> tuple[float, float]:
-    """Probability below x less ``level``, and density, from components origin + scale t + rest e."""
+def _excess(x: float, arguments: tuple[float, bool, Parts, Sums]) -> tuple[float, float]:
+    """Probability below x less a level, and density, of the truncated dimension itself (``direct``) or another one."""
+    level, direct, parts, sums = arguments
     total, density = -level, 0.0
-    for a in range(len(share)):
-        if share[a] > 0.0:
+    for a in range(len(parts.share)):
+        if parts.share[a] > 0.0:
             if direct:
-                below, slope = _below((x - origin[a]) / scale[a], part[a], rule)
-                slope /= scale[a]
+                below, slope = _below((x - sums.origin[a]) / sums.scale[a], parts, a)
+                slope /= sums.scale[a]
             else:
-                below, slope = _other_below(x - origin[a], scale[a], rest[a], part[a], rule)
-            total += share[a] * below
-            density += share[a] * slope
+                below, slope = _other_below(x - sums.origin[a], sums.scale[a], sums.rest[a], parts, a)
+            total += parts.share[a] * below
+            density += parts.share[a] * slope
     return total, density
 
 
 @compiled
-def _quantile_rows(
-    weights: Array,
-    means: Array,
-    covariances: Array,
-    index: int,
-    other: int,
-    low: Array,
-    high: Array,
-    levels: Array,
-    normal: Array,
-    rule: Array,
-    found: Array,
-) -> None:
-    n_components = weights.shape[1]
-    share, part = np.empty(n_components), np.empty((n_components, 4))
-    origin, scale, rest = np.empty(n_components), np.empty(n_components), np.empty(n_components)
-    direct = index == other
-    for n in range(len(weights)):
-        lo, hi = low[n], high[n]
-        log_probability = interval_parts(weights[n], means[n], covariances[n], index, lo, hi, rule, share, part)
-        if np.isnan(log_probability):
-            found[n] = np.nan
-            continue
-        for a in range(n_components):
-            variance = covariances[n, a, index, index]
-            deviation, z = math.sqrt(variance), part[a, 0]
-            if share[a] > 0.0 and direct:
-                origin[a], scale[a], rest[a] = nearest(z, means[n, a, index], lo, hi), deviation, 0.0
-            elif share[a] > 0.0:
-                slope = covariances[n, a, other, index] / variance
-                own = covariances[n, a, other, other]
-                origin[a], scale[a] = means[n, a, other] + slope * deviation * z, slope * deviation
-                rest[a] = math.sqrt(max(own - slope * covariances[n, a, other, index], EPS * own))
-        for i in range(len(levels)):
-            below, above, smallest = np.inf, -np.inf, np.inf
-            for a in range(n_components):
-                if share[a] > 0.0:
-                    ends = scale[a] * part[a, 1], scale[a] * part[a, 2]
-                    shift = origin[a] + normal[i] * rest[a]
-                    below, above = min(below, shift + min(ends)), max(above, shift + max(ends))
-                    width = rest[a] if not direct else scale[a] * (part[a, 2] - part[a, 1])
-                    smallest = min(smallest, width)
-            if direct and lo == hi:
-                found[n, i] = lo
-                continue
-            x, before, step = 0.5 * (below + above), above - below, above - below
-            for _ in range(STEPS):
-                excess, density = _excess(x, levels[i], direct, share, origin, scale, rest, part, rule)
-                if excess == 0.0:
-                    break
-                x, below, above, before, step = safe_step(x, excess, density, below, above, before, step)
-                if min(abs(step), above - below) <= 1e-14 * smallest + 2.0 * EPS * abs(x):
-                    break
-            found[n, i] = min(max(x, lo), hi) if direct else x
-
-
-SMALLEST = 1e-13
-"""Share of a component below which a node is left out."""
-NARROW = 1e-14
-"""Variance of the truncated dimension at a node, over that of its component: none, but for divisions."""
-NODES = 4096
-"""Components times nodes that are written out at once."""
-
-
-def written_out(mixture: Mixture, index: int, low: float | Array, high: float | Array) -> Iterator[Mixture]:
-    """Mixtures given that ``index`` lies between ``low`` and ``high``, in blocks of consecutive rows.
-
-    Each of the A components has Q nodes: mixtures of A x Q, weights zero where a node counts for nothing and in rows
-    that are without weight in :func:`truncated`, which this takes its ends from and raises the errors of.
-    """
-    low, high = interval_ends(len(mixture), low, high)
-    step = max(1, NODES // (mixture.weights.shape[1] * RULE.shape[1]))
-    for start in range(0, max(len(mixture), 1), step):
-        where = slice(start, start + step)
-        block = mixture.select(where)
-        (n, room), size, count = block.weights.shape, block.n_dimensions, RULE.shape[1]
-        weights, means = np.zeros((n, room, count)), np.zeros((n, room, count, size))
-        within = np.zeros((n, room, size, size))
-        _node_rows(*mixture_arrays(block, index), index, low[where], high[where], RULE, weights, means, within)
-        covariances = np.repeat(within[:, :, None], count, axis=2)
-        yield Mixture(weights.reshape(n, -1), means.reshape(n, -1, size), covariances.reshape(n, -1, size, size))
+def _fill_sums(mixtures: Components, n: int, indices: tuple[int, int], parts: Parts, sums: Sums) -> None:
+    """Fill ``sums`` for the second of the dimensions, of row n, the first being truncated."""
+    index, other = indices
+    for a in range(len(parts.share)):
+        deviation = parts.deviation[a]
+        if parts.share[a] > 0.0 and index == other:
+            sums.origin[a], sums.scale[a], sums.rest[a] = parts.origin[a], deviation, 0.0
+        elif parts.share[a] > 0.0:
+            spread = mixtures.spreads[n, a]
+            slope, own = spread[other, index] / spread[index, index], spread[other, other]
+            sums.origin[a] = mixtures.means[n, a, other] + slope * deviation * parts.z[a]
+            sums.scale[a] = slope * deviation
+            sums.rest[a] = math.sqrt(max(own - slope * spread[other, index], EPS * own))
 
 
 @compiled
-def _node_rows(
-    weights: Array,
-    means: Array,
-    covariances: Array,
-    index: int,
-    low: Array,
-    high: Array,
-    rule: Array,
-    shares: Array,
-    nodes: Array,
-    within: Array,
+def _quantile(level: float, normal: float, direct: bool, parts: Parts, sums: Sums) -> float:
+    """Where the probability below is ``level``, of standard normal quantile ``normal``."""
+    below, above, smallest = np.inf, -np.inf, np.inf
+    for a in range(len(parts.share)):
+        if parts.share[a] > 0.0:
+            ends = sums.scale[a] * parts.start[a], sums.scale[a] * parts.end[a]
+            shift = sums.origin[a] + normal * sums.rest[a]
+            below, above = min(below, shift + min(ends)), max(above, shift + max(ends))
+            width = sums.rest[a] if not direct else sums.scale[a] * (parts.end[a] - parts.start[a])
+            smallest = min(smallest, width)
+    x, _ = root(_excess, (level, direct, parts, sums), 0.5 * (below + above), (below, above), 1e-14 * smallest)
+    return x
+
+
+@compiled
+def _quantile_rows(
+    mixtures: Components,
+    indices: tuple[int, int],
+    ends: tuple[Array, Array],
+    levels: Array,
+    normal: Array,
+    quantiles: Array,
 ) -> None:
-    n_components, size = means.shape[1:]
-    share, part = np.empty(n_components), np.empty((n_components, 4))
-    for n in range(len(weights)):
-        spread, lo, hi = covariances[n], low[n], high[n]
-        if np.isnan(interval_parts(weights[n], means[n], spread, index, lo, hi, rule, share, part)):
+    """The first of the dimensions is truncated, quantiles are of the second, ``normal`` (m,) those of normal ones."""
+    n_components = mixtures.weights.shape[1]
+    parts, sums = _room(n_components), Sums(np.empty(n_components), np.empty(n_components), np.empty(n_components))
+    direct = indices[0] == indices[1]
+    for n in range(len(quantiles)):
+        low, high = ends[0][n], ends[1][n]
+        if np.isnan(_cut(mixtures, n, indices[0], low, high, parts)):
+            quantiles[n] = np.nan
+            continue
+        if direct and low == high:
+            quantiles[n] = low
+            continue
+        _fill_sums(mixtures, n, indices, parts, sums)
+        for i in range(len(levels)):
+            x = _quantile(levels[i], normal[i], direct, parts, sums)
+            quantiles[n, i] = min(max(x, low), high) if direct else x
+
+
+@compiled
+def _node_rows(mixtures: Components, index: int, ends: tuple[Array, Array], nodes: Components) -> None:
+    """Fill ``nodes``: weights (n, A, Q), means (n, A, Q, L) and one covariance (n, A, L, L) a component."""
+    n_components, size = mixtures.means.shape[1:]
+    parts, slope = _room(n_components), np.empty(size)
+    for n in range(len(nodes.weights)):
+        low, high = ends[0][n], ends[1][n]
+        if np.isnan(_cut(mixtures, n, index, low, high, parts)):
             continue
         for a in range(n_components):
-            if share[a] > 0.0:
-                variance = spread[a, index, index]
-                deviation = math.sqrt(variance)
-                z, start, end, whole = part[a]
-                origin = nearest(z, means[n, a, index], lo, hi)
+            if parts.share[a] > 0.0:
+                z, start, end = parts.z[a], parts.start[a], parts.end[a]
                 half, middle = 0.5 * (end - start), 0.5 * (end + start)
-                for q in range(rule.shape[1]):
-                    t, weight = middle + half * rule[0, q], 0.5 * rule[1, q]
+                mean, means = mixtures.means[n, a], nodes.means[n, a]
+                _slopes(mixtures.spreads[n, a], index, slope)
+                for q in range(RULE.shape[1]):
+                    t, weight = middle + half * RULE[0, q], 0.5 * RULE[1, q]
                     if end > start:
-                        weight = half * rule[1, q] * math.exp(-t * (z + 0.5 * t)) / whole
+                        weight = half * RULE[1, q] * math.exp(-t * (z + 0.5 * t)) / parts.whole[a]
                     if weight > SMALLEST:
-                        shares[n, a, q] = share[a] * weight
-                    value = min(max(origin + deviation * t, lo), hi)
-                    for i in range(size):
-                        shift = spread[a, i, index] / variance * (value - means[n, a, index])
-                        nodes[n, a, q, i] = means[n, a, i] + shift
-                    nodes[n, a, q, index] = value
-            for i in range(size):
-                for j in range(size):
-                    if i != index and j != index:
-                        within[n, a, i, j] = (
-                            spread[a, i, j] - spread[a, i, index] * spread[a, index, j] / spread[a, index, index]
-                        )
-                within[n, a, i, i] = max(within[n, a, i, i], NARROW * spread[a, i, i])
-        total = shares[n].sum()
-        shares[n] /= total
+                        nodes.weights[n, a, q] = parts.share[a] * weight
+                    value = min(max(parts.origin[a] + parts.deviation[a] * t, low), high)
+                    _follow(mean, slope, index, value, means[q])
+            _condition(mixtures.spreads[n, a], index, nodes.spreads[n, a])
+        total = nodes.weights[n].sum()
+        nodes.weights[n] /= total
+
+
+@compiled
+def _condition(covariance: Array, index: int, within: Array) -> None:
+    """Fill ``within`` (L, L), zero before, with the covariance of a component given its truncated dimension."""
+    size = len(covariance)
+    for i in range(size):
+        for j in range(size):
+            if i != index and j != index:
+                explained = covariance[i, index] * covariance[index, j] / covariance[index, index]
+                within[i, j] = covariance[i, j] - explained
+        within[i, i] = max(within[i, i], NARROW * covariance[i, i])

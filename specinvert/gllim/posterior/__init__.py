@@ -1,19 +1,18 @@
-"""From theta to theta*, and from spectra to their posterior mixture: eq. FORWARD and what is asked of it."""
+"""From theta to theta*, and from spectra to their posterior mixture: eq. JGMM_inverse_map and what is asked of it."""
 
-from .committee import Estimate, estimates
+from .committee import Estimate, beyond, distance_at, estimates, log_tail
 from .forward import ForwardTerms, inverse_regression
-from .posterior import BLOCK_ROWS, Given, Posterior, Rows, count_posterior_modes, posterior_blocks
+from .posterior import BLOCK_ROWS, Posterior, Rows, SideInformation, count_posterior_modes, posterior_blocks
 from .rowwise import RowPosterior, residual_rows, rms_rows
-from .tail import beyond, distance_at, log_tail
 
 __all__ = [
     "BLOCK_ROWS",
     "Estimate",
     "ForwardTerms",
-    "Given",
     "Posterior",
     "RowPosterior",
     "Rows",
+    "SideInformation",
     "beyond",
     "count_posterior_modes",
     "distance_at",

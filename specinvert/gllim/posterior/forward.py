@@ -1,10 +1,10 @@
-"""The inverse regression, from parameters and latents to the spectra expected for them (eq. JGMM_forward_exp).
+"""Theta prepared for both regressions: spectra from parameters and latents, and the posterior of these from spectra.
 
-Theta prepared for the forward regression: log p(y) and the posterior of what is not known, given spectra.
-
-Equations GLLiMtoGLLimStar and JGMM_inverse_map, with Gamma*_k never formed: L x L systems only. Parameters that are
-known at inversion condition each component: x = [t_S; x_R] with t_S known has x_R ~ N(c_R + B (t_S - c_S), Gamma_R|S),
-B = Gamma_RS Gamma_SS^-1, and weights that count the density of t_S."""
+The inverse regression is eq. JGMM_forward_exp, the forward one eqs. GLLiMtoGLLimStar and JGMM_inverse_map, where
+Gamma*_k is never formed: L x L systems only. Parameters that are known at inversion condition each component:
+x = [t_S; x_R] with t_S known has x_R ~ N(c_R + B (t_S - c_S), Gamma_R|S), B = Gamma_RS Gamma_SS^-1, and weights that
+count the density of t_S.
+"""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ class ForwardTerms:
     theta : as given.
     residuals : log-densities of y less what the known and the prior mean explain, x_R integrated out.
     shift : (D,) mean spectrum under the model, subtracted from all spectra.
-    covariance : (K, r, r) Sigma*_k. root : (K, r, r) triangular root of it.
-    log_constant : (K,) log normalisation of the spectra's densities.
+    covariance : (K, r, r) Sigma*_k of eq. GLLiMtoGLLimStar. root : (K, r, r) triangular root of it.
+    log_constant : (K,) log normalisation of N(y; c*_k, Gamma*_k), eq. JGMM_inverse_map.
     """
 
     theta: GLLiMParameters
@@ -178,11 +178,11 @@ class ForwardTerms:
     def of(cls, theta: GLLiMParameters, known: Sequence[int] = ()) -> ForwardTerms:
         """Prepare theta*, given the parameters ``known``."""
         prior = Prior.of(theta, known)
-        shift = theta.pi @ theta.centres()
+        shift = theta.pi @ theta.centres()  # mean of the c*_k of eq. GLLiMtoGLLimStar
         structure = theta.structure
         basis, root, log_det = update_prior(structure, theta.Sigma, prior.maps, prior.covariance)
         signal = replace(theta, b=theta.b - shift).mean_square()
-        log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)
+        log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)  # of Gamma*_k = Sigma_k + A_k Gamma_k A_k'
         regression = prior.regression.copy()
         regression[:, :, -1] -= shift
         return cls(
@@ -190,6 +190,7 @@ class ForwardTerms:
             prior=prior,
             residuals=structure.log_joint(theta.Sigma, regression, basis, signal),
             shift=shift,
+            # Sigma*_k = (Gamma_k^-1 + A_k' Sigma_k^-1 A_k)^-1, eq. GLLiMtoGLLimStar
             covariance=root @ root.transpose(0, 2, 1),
             root=root,
             log_constant=-0.5 * (log_det + theta.n_bands * LOG_2PI),
@@ -206,18 +207,18 @@ class ForwardTerms:
         ``noise`` is (1,), or (D,) for all bands.
         """
         key = (None if bands is None else bands.tobytes(), known, None if noise is None else noise.tobytes())
-        found = self._kept.get(key)
-        if found is None:
+        terms = self._kept.get(key)
+        if terms is None:
             theta = self.theta
             if noise is not None:
                 theta = theta.with_noise(noise[0] if len(noise) == 1 else noise)
             if bands is not None:
                 theta = theta.select_bands(bands)
-            found = ForwardTerms.of(theta, known)
+            terms = ForwardTerms.of(theta, known)
             while len(self._kept) >= KEPT:
                 self._kept.pop(next(iter(self._kept)), None)
-            self._kept[key] = found
-        return found
+            self._kept[key] = terms
+        return terms
 
     def centre(self, spectra: Array, workspace: Workspace) -> tuple[Array, Array]:
         """Spectra about the model's mean in float64, and their squares (n,), not finite where bands are missing.

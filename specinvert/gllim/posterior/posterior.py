@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import NEGLIGIBLE, Array, Workspace, compiled, normalize_rows
-from ..mixtures import UNDECIDED, Mixture, begin_count, finish_count, invert_covariance
+from ..mixtures import UNDECIDED, Mixture, begin_count, finish_count, first, invert_covariance, ranked_room
 from ..model import TILE_ROWS
 from .forward import ForwardTerms, Prior, log_sum
 from .rowwise import (
+    Factored,
     RowPosterior,
     component_mean,
     distance_rows,
@@ -68,6 +69,11 @@ class Posterior:
     log_evidence: Array
     log_scale: Array
 
+    def factored(self, rows: Rows = slice(None)) -> Factored:
+        """The mixtures of some of the rows, as the kernels take them."""
+        own = self.weights[rows], self.latent[rows], self.regressors[rows]
+        return Factored(*own, self.root, self.prior_mean, self.covariance)
+
     def components(self) -> Mixture:
         """The mixture of all K components, in their order."""
         means = np.einsum("krq,nq->nkr", self.prior_mean, self.regressors)
@@ -83,38 +89,26 @@ class Posterior:
         n, size = len(self.weights), self.root.shape[1] if size is None else size
         mean = np.empty((n, size))
         spread = np.empty((n, size, size if covariance else 1))
-        mixture_moments(
-            self.weights, self.latent, self.regressors, self.root, self.prior_mean, self.covariance, mean, spread
-        )
+        mixture_moments(self.factored(), mean, spread)
         return mean, spread if covariance else spread[:, :, 0]
 
     def mixture(self, size: int | None = None, rows: Rows = slice(None)) -> Mixture:
         """The mixture of the first ``size`` unknown dimensions, with room for as many components as a row has."""
-        weights, latent = self.weights[rows], self.latent[rows]
+        mixtures = self.factored(rows)
         size = self.root.shape[1] if size is None else size
-        counts = np.count_nonzero(weights, axis=1)
-        shape = (len(weights), max(1, int(counts.max(initial=0))))
-        found = Mixture(np.empty(shape), np.empty((*shape, size)), np.empty((*shape, size, size)))
-        gather_mixtures(
-            weights,
-            latent,
-            self.regressors[rows],
-            self.root,
-            self.prior_mean,
-            self.covariance,
-            found.weights,
-            found.means,
-            found.covariances,
-        )
-        return found
+        counts = np.count_nonzero(mixtures.weights, axis=1)
+        shape = (len(counts), max(1, int(counts.max(initial=0))))
+        weights, means, covariances = np.empty(shape), np.empty((*shape, size)), np.empty((*shape, size, size))
+        gather_mixtures(mixtures, weights, means, covariances)
+        return Mixture(weights, means, covariances)
 
     def distances(self, rows: Rows = slice(None)) -> Array:
         """Squared Mahalanobis distances (n, K) of the spectra to the components, infinite where the weight is zero."""
         weights = self.weights[rows]
-        found = np.empty(weights.shape)
+        squared = np.empty(weights.shape)
         log_scale = self.log_scale[rows] if self.log_scale.ndim == 2 else self.log_scale[None]
-        distance_rows(weights, log_scale, self.log_joint[rows], found)
-        return found
+        distance_rows(weights, log_scale, self.log_joint[rows], squared)
+        return squared
 
     def heaviest(self) -> tuple[Array, Array]:
         """Greatest weight (n,), and the squared distance of its component."""
@@ -124,7 +118,7 @@ class Posterior:
 
 
 @dataclass(frozen=True)
-class Block:
+class PosteriorBlock:
     """The posterior of some rows, a slice or indices.
 
     ``n_valid`` bands are there, one number or (n,); ``known`` are indices of the parameters known in all of the rows.
@@ -138,8 +132,8 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What is given of n spectra beside their values.
+class SideInformation:
+    """What is known of n spectra beside their values.
 
     Attributes
     ----------
@@ -153,12 +147,12 @@ class Given:
     least_bands: int = 1
 
 
-NOTHING = Given()
+NOTHING = SideInformation()
 
 
 def posterior_blocks(
-    terms: ForwardTerms, spectra: Array, every_component: bool = False, given: Given = NOTHING
-) -> Iterator[Block]:
+    terms: ForwardTerms, spectra: Array, every_component: bool = False, given: SideInformation = NOTHING
+) -> Iterator[PosteriorBlock]:
     """Posteriors of spectra (n, D) in blocks of rows.
 
     Non-finite bands are missing. ``every_component`` sets the latents of components of weight zero too.
@@ -183,7 +177,7 @@ def posterior_blocks(
             values = values[finite]
             centred, _ = terms.centre(values, workspace)
         posterior = _posterior(terms, centred, np.empty((len(values), 0)), reach, workspace)
-        yield Block(rows, spectra.shape[1], (), posterior)
+        yield PosteriorBlock(rows, spectra.shape[1], (), posterior)
     if holed:
         yield from _grouped(terms, spectra, np.concatenate(holed), reach, given, workspace)
 
@@ -222,8 +216,13 @@ def _posterior(terms: ForwardTerms, centred: Array, known: Array, reach: float, 
 
 
 def _grouped(
-    terms: ForwardTerms, spectra: Array, rows: NDArray[np.intp], reach: float, given: Given, workspace: Workspace
-) -> Iterator[Block]:
+    terms: ForwardTerms,
+    spectra: Array,
+    rows: NDArray[np.intp],
+    reach: float,
+    given: SideInformation,
+    workspace: Workspace,
+) -> Iterator[PosteriorBlock]:
     """Blocks of rows by what they share: bands, known parameters, noise."""
     theta = terms.theta
     correlated, n_t = theta.structure.correlated, theta.n_parameters
@@ -258,12 +257,12 @@ def _grouped(
             values_known = known[part][:, s]
             if shared:
                 centred, _ = own.centre(values, workspace)
-                yield Block(rows[part], len(bands), s, _posterior(own, centred, values_known, reach, workspace))
+                posterior: Posterior | RowPosterior = _posterior(own, centred, values_known, reach, workspace)
             else:
                 assert added is not None
                 picked = theta.select_bands(bands)
                 posterior = row_posterior(picked, Prior.of(picked, s), values, added[part], values_known)
-                yield Block(rows[part], len(bands), s, posterior)
+            yield PosteriorBlock(rows[part], len(bands), s, posterior)
     for s, groups in single.items():
         prior = Prior.of(theta, s)
         together = np.sort(np.concatenate(groups))
@@ -272,7 +271,7 @@ def _grouped(
             values = np.where(valid[part], spectra[rows[part]], np.nan)
             noise = np.zeros((len(part), 1)) if added is None else added[part]
             posterior = row_posterior(theta, prior, values, noise, known[part][:, s])
-            yield Block(rows[part], valid[part].sum(axis=1), s, posterior)
+            yield PosteriorBlock(rows[part], valid[part].sum(axis=1), s, posterior)
 
 
 class _Clock:
@@ -313,46 +312,30 @@ def alike(keys: NDArray[np.uint8]) -> Iterator[NDArray[np.intp]]:
 def count_posterior_modes(posterior: Posterior, size: int) -> NDArray[np.int64]:
     """:func:`count_modes` (n,) of the first ``size`` unknown dimensions, without writing out the mixtures."""
     count = np.empty(len(posterior.weights), dtype=np.int64)
-    _count_posteriors(
-        posterior.weights,
-        posterior.latent,
-        posterior.regressors,
-        posterior.root,
-        posterior.prior_mean,
-        np.ascontiguousarray(posterior.covariance[:, :size, :size]),
-        count,
-    )
+    covariance = np.ascontiguousarray(posterior.covariance[:, :size, :size])
+    _count_rows(posterior.factored()._replace(covariance=covariance), count)
     return count
 
 
 @compiled
-def _count_posteriors(
-    weights: Array,
-    latent: Array,
-    x: Array,
-    root: Array,
-    prior_mean: Array,
-    within: Array,
-    count: NDArray[np.int64],
-) -> None:
-    """The arguments are those of :func:`specinvert.gllim.posterior.rowwise.mixture_moments`."""
+def _count_rows(mixtures: Factored, count: NDArray[np.int64]) -> None:
+    weights, latent, x, root, prior_mean, within = mixtures
     n_components, size = within.shape[:2]
     order, lower = np.empty(n_components, dtype=np.intp), np.zeros((size, size))
-    own_constant, own_precision = np.empty(n_components), np.empty(within.shape)
-    share, constant, terms = np.empty(n_components), np.empty(n_components), np.empty((n_components, 3))
-    centres, precisions = np.empty((n_components, size)), np.empty(within.shape)
+    own_scale, own_precision = np.empty(n_components), np.empty(within.shape)
+    room, terms = ranked_room(n_components, size), np.empty((n_components, 3))
     for k in range(n_components):
-        own_constant[k] = invert_covariance(within[k], lower, own_precision[k])
+        own_scale[k] = invert_covariance(within[k], lower, own_precision[k])
     for n in range(len(weights)):
         total, used, count[n] = begin_count(weights[n], order)
         if count[n] != UNDECIDED:
             continue
         for at in range(used):
             k = order[at]
-            share[at] = weights[n, k] / total
-            constant[at] = math.log(share[at]) + own_constant[k]
+            room.share[at] = weights[n, k] / total
+            room.log_peak[at] = math.log(room.share[at]) + own_scale[k]
             for i in range(size):
-                centres[at, i] = component_mean(n, k, i, latent, x, root, prior_mean)
+                room.means[at, i] = component_mean(n, k, i, latent, x, root, prior_mean)
                 for j in range(size):
-                    precisions[at, i, j] = own_precision[k, i, j]
-        count[n] = finish_count(share[:used], constant[:used], centres[:used], precisions[:used], terms)
+                    room.precisions[at, i, j] = own_precision[k, i, j]
+        count[n] = finish_count(first(room, used), terms)

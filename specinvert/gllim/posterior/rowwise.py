@@ -1,22 +1,51 @@
-"""The compiled loops over the posterior mixtures of a block's rows, of the components that have weight.
+"""The compiled loops over a block's posterior mixtures, and the posteriors of spectra that share theta with few others.
 
-The posterior of spectra that each have noise or missing bands of their own: small systems for every row.
-
-Equation JGMM_inverse_map row by row. With P_n the inverse of Sigma_k plus a row's own noise on its valid bands,
-residual r = y - b_k - A_k c_k and C C' = Gamma_k: x has posterior mean c_k + C u, u = H^-1 C' A' P r, and covariance
-C H^-1 C', H = I + C' A' P A C; the squared distance is (r - A C u)' P (r - A C u) + u'u. No square is expanded."""
+Where each spectrum has noise or missing bands of its own, eq. JGMM_inverse_map is solved row by row in small systems.
+With P_n the inverse of Sigma_k plus a row's own noise on its valid bands, residual r = y - b_k - A_k c_k and
+C C' = Gamma_k: x has posterior mean c_k + C u, u = H^-1 C' A' P r, and covariance C H^-1 C', H = I + C' A' P A C; the
+squared distance is (r - A C u)' P (r - A C u) + u'u. No square is expanded.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import LOG_2PI, Array, compiled, factor, inlined, latent_mean, normalize_rows, solve, summing
+from ..core import (
+    LOG_2PI,
+    Array,
+    compiled,
+    factor,
+    inlined,
+    latent_mean,
+    normalize_rows,
+    solve,
+    solve_identity,
+    summing,
+)
 from ..mixtures import Mixture
 from ..model import GLLiMParameters
 from .forward import Prior, log_sum
+
+
+class Factored(NamedTuple):
+    """Posterior mixtures of n spectra as the kernels take them, see :class:`.posterior.Posterior`.
+
+    Attributes
+    ----------
+    weights : (n, K). latent : (n, r or more, K). regressors : (n, q).
+    root : (K, r, r) lower triangular. prior_mean : (K, r, q).
+    covariance : (K, r, r).
+    """
+
+    weights: Array
+    latent: Array
+    regressors: Array
+    root: Array
+    prior_mean: Array
+    covariance: Array
 
 
 @inlined
@@ -33,20 +62,12 @@ def component_mean(n: int, k: int, i: int, latent: Array, x: Array, root: Array,
 
 
 @compiled
-def mixture_moments(
-    weights: Array,
-    latent: Array,
-    x: Array,
-    root: Array,
-    prior_mean: Array,
-    within: Array,
-    mean: Array,
-    spread: Array,
-) -> None:
+def mixture_moments(mixtures: Factored, mean: Array, spread: Array) -> None:
     """Mean (n, m) and covariance (n, m, m), or variances (n, m, 1), of the first m dimensions of the posterior mixture.
 
-    The mean is eq. JGMM_inverse_exp. Component k has the mean of :func:`component_mean` and covariance within[k].
+    The mean is eq. JGMM_inverse_exp.
     """
+    weights, latent, x, root, prior_mean, within = mixtures
     n_rows, n_components = weights.shape
     size = mean.shape[1]
     full = spread.shape[2] == size
@@ -79,22 +100,12 @@ def mixture_moments(
 
 
 @compiled
-def gather_mixtures(
-    weights: Array,
-    latent: Array,
-    x: Array,
-    root: Array,
-    prior_mean: Array,
-    within: Array,
-    shares: Array,
-    means: Array,
-    covariances: Array,
-) -> None:
+def gather_mixtures(mixtures: Factored, shares: Array, means: Array, covariances: Array) -> None:
     """Write out the components of weight, in their order: shares (n, A), means (n, A, m), covariances (n, A, m, m).
 
-    The arguments are those of :func:`mixture_moments`; a row's room that is left has weight zero, mean zero and
-    covariance one.
+    A row's room that is left has weight zero, mean zero and covariance one.
     """
+    weights, latent, x, root, prior_mean, within = mixtures
     n_rows, room, size = means.shape
     for n in range(n_rows):
         a = 0
@@ -140,15 +151,15 @@ def residual_rows(spectra: Array, fitted: Array) -> None:
 
 
 @compiled
-def rms_rows(residual: Array, found: Array) -> None:
-    """Fill ``found`` (n,) with the root mean square of the bands (n, D) that are not NaN."""
+def rms_rows(residual: Array, rms: Array) -> None:
+    """Fill ``rms`` (n,) with the root mean square of the bands (n, D) that are not NaN."""
     for n in range(residual.shape[0]):
         total, count = 0.0, 0
         for d in range(residual.shape[1]):
             if not np.isnan(residual[n, d]):
                 total += residual[n, d] * residual[n, d]
                 count += 1
-        found[n] = np.sqrt(total / count) if count else np.nan
+        rms[n] = np.sqrt(total / count) if count else np.nan
 
 
 @compiled
@@ -219,26 +230,39 @@ def distance_row(residual: Array, precision: Array, maps: Array, u: Array) -> fl
     return total
 
 
-@compiled
-def solve_rows(
-    spectra: Array,
-    valid: Array,
-    x: Array,
-    regression: Array,
-    own: Array,
-    added: Array,
-    scale: float,
-    maps: Array,
-    distance: Array,
-    log_det: Array,
-    u: Array,
-    inverse: Array,
-) -> None:
-    """Fill ``distance`` and ``log_det`` (n,), ``u`` (n, r) and ``inverse`` H^-1 (n, r, r) for one component.
+class _Spectra(NamedTuple):
+    """``values`` (n, D), zero where ``valid`` (n, D) is, else it is one; regressors (n, q); noise (n, D) or (n, 1)."""
 
-    ``spectra`` (n, D) are zero where ``valid`` (n, D) is, else it is one; the ``regression`` (q, D) of ``x`` (n, q) is
-    what they should be. Variances are ``own`` (D,) plus ``added`` (n, D) or (n, 1), ``maps`` (A C)' (r, D).
-    """
+    values: Array
+    valid: Array
+    regressors: Array
+    added: Array
+
+
+class _Component(NamedTuple):
+    """What spectra should be, ``regression`` (q, D) of the regressors; variances (D,), their scale, (A C)' (r, D)."""
+
+    regression: Array
+    variances: Array
+    scale: float
+    maps: Array
+
+
+class _Solved(NamedTuple):
+    """``distance`` and ``log_det`` (n,), ``u`` (n, r) and ``inverse`` H^-1 (n, r, r)."""
+
+    distance: Array
+    log_det: Array
+    u: Array
+    inverse: Array
+
+
+@compiled
+def solve_rows(rows: _Spectra, component: _Component, solved: _Solved) -> None:
+    """Fill what is ``solved`` of the rows under one component."""
+    spectra, valid, x, added = rows
+    regression, own, scale, maps = component
+    distance, log_det, u, inverse = solved
     n_rows, n_bands = spectra.shape
     size = len(maps)
     residual, precision, weighted = np.empty(n_bands), np.empty(n_bands), np.empty(n_bands)
@@ -257,10 +281,7 @@ def solve_rows(
             extra += 2.0 * np.log(lower[i, i])
         log_det[n] = logs + extra
         solve(lower, u[n], u[n])
-        for i in range(size):
-            for j in range(size):
-                inverse[n, i, j] = 1.0 if i == j else 0.0
-            solve(lower, inverse[n, i], inverse[n, i])
+        solve_identity(lower, inverse[n])
         distance[n] = distance_row(residual, precision, maps, u[n])
 
 
@@ -332,7 +353,8 @@ def row_posterior(theta: GLLiMParameters, prior: Prior, spectra: Array, added: A
         if turn is not None:
             turned, regression, maps = turn(values), turn(regression), turn(maps)
         scale = float(np.exp(np.log(own).mean()))
-        solve_rows(turned, valid, x, regression, own, added, scale, maps, distance, log_det, u, inverse)
+        component = _Component(regression, own, scale, maps)
+        solve_rows(_Spectra(turned, valid, x, added), component, _Solved(distance, log_det, u, inverse))
         log_joint[:, k] -= 0.5 * (log_det + n_valid * (np.log(scale) + LOG_2PI) + distance)
         squared[:, k] = distance
         means[:, k] += u @ root[k].T

@@ -104,12 +104,12 @@ def covariance(
     if first == "sqrt":
         return _sqrt_covariance(second, means, variances, cross)
     narrow = (variances[0] <= WIDE**2) & (variances[1] <= WIDE**2)
-    found = np.empty(len(cross))
+    covariances = np.empty(len(cross))
     for where, function in ((narrow, _narrow_covariance), (~narrow, _wide_covariance)):
         if where.any():
             (m, n), (v, w) = ((pair[0][where], pair[1][where]) for pair in (means, variances))
-            found[where] = function(m, n, v, w, cross[where])
-    return found
+            covariances[where] = function(m, n, v, w, cross[where])
+    return covariances
 
 
 def _order(kind: str) -> int:
@@ -140,7 +140,7 @@ def _logistic(mean: Array, variance: Array, what: str) -> tuple[Array, ...]:
     """Mean, mean and variance ("moments"), or mean ("slope") of p', of the logistic function p."""
     deviation = np.sqrt(variance)
     turned = -np.abs(mean)
-    found: list[Array] = [np.empty(mean.shape) for _ in range(2 if what == "moments" else 1)]
+    sums: list[Array] = [np.empty(mean.shape) for _ in range(2 if what == "moments" else 1)]
     done = np.zeros(mean.shape, dtype=bool)
     for limit, (nodes, shares) in HERMITE.items():
         where = ~done & (deviation <= limit)
@@ -148,30 +148,30 @@ def _logistic(mean: Array, variance: Array, what: str) -> tuple[Array, ...]:
         if where.any():
             p = expit(turned[where, None] + deviation[where, None] * nodes)
             if what == "slope":
-                found[0][where] = (p * (1.0 - p)) @ shares
+                sums[0][where] = (p * (1.0 - p)) @ shares
                 continue
-            found[0][where] = p @ shares
+            sums[0][where] = p @ shares
             if what == "moments":
-                found[1][where] = (p - found[0][where][:, None]) ** 2 @ shares
+                sums[1][where] = (p - sums[0][where][:, None]) ** 2 @ shares
     if not done.all():
-        _wide_logistic(turned, deviation, what, ~done, found)
+        _wide_logistic(turned, deviation, what, ~done, sums)
     if what != "slope":
-        found[0] = np.where(mean > 0.0, 1.0 - found[0], found[0])
-    return tuple(found)
+        sums[0] = np.where(mean > 0.0, 1.0 - sums[0], sums[0])
+    return tuple(sums)
 
 
-def _wide_logistic(mean: Array, deviation: Array, what: str, where: Any, found: list[Array]) -> None:
-    """Fill ``found`` at ``where`` by sums over the logistic law."""
+def _wide_logistic(mean: Array, deviation: Array, what: str, where: Any, sums: list[Array]) -> None:
+    """Fill ``sums`` at ``where`` by sums over the logistic law."""
     p = expit(LOGISTIC)
     law = STEP * p * expit(-LOGISTIC)
     ratio = (mean[where, None] - LOGISTIC) / deviation[where, None]
     if what == "slope":
-        found[0][where] = _density(ratio) @ law / deviation[where]
+        sums[0][where] = _density(ratio) @ law / deviation[where]
         return
     below = ndtr(ratio)
-    found[0][where] = below @ law
+    sums[0][where] = below @ law
     if what == "moments":
-        found[1][where] = np.maximum(below @ (2.0 * p * law) - found[0][where] ** 2, 0.0)
+        sums[1][where] = np.maximum(below @ (2.0 * p * law) - sums[0][where] ** 2, 0.0)
 
 
 def _sqrt_covariance(kind: str, means: tuple[Array, Array], variances: tuple[Array, Array], cross: Array) -> Array:
@@ -196,7 +196,7 @@ def _sqrt_covariance(kind: str, means: tuple[Array, Array], variances: tuple[Arr
 
 def _narrow_covariance(m: Array, n: Array, v: Array, w: Array, cross: Array) -> Array:
     """Of two logistic functions by a product of Gauss-Hermite rules."""
-    found = np.empty(len(cross))
+    covariances = np.empty(len(cross))
     done = np.zeros(len(cross), dtype=bool)
     for limit, (nodes, shares) in HERMITE.items():
         at = ~done & (np.maximum(v, w) <= limit**2)
@@ -206,8 +206,8 @@ def _narrow_covariance(m: Array, n: Array, v: Array, w: Array, cross: Array) -> 
         p = expit(m[at, None] + np.sqrt(v[at, None]) * nodes)
         given = expit(n[at, None, None] + gain[:, None, None] * nodes[:, None] + left[:, None, None] * nodes) @ shares
         given -= (given @ shares)[:, None]
-        found[at] = ((p - (p @ shares)[:, None]) * given) @ shares
-    return found
+        covariances[at] = ((p - (p @ shares)[:, None]) * given) @ shares
+    return covariances
 
 
 def _wide_covariance(m: Array, n: Array, v: Array, w: Array, cross: Array) -> Array:

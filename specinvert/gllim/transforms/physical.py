@@ -96,12 +96,12 @@ def physical_quantiles(
     """
     levels = np.asarray(levels, dtype=np.float64)
     entry = transforms.entry(index)
-    found = np.full((len(mixture), len(levels)), np.nan)
+    quantiles = np.full((len(mixture), len(levels)), np.nan)
     some = mixture.weights.sum(axis=1) > 0.0
     if entry.kind != "ilr":
         marginal = mixture.select(some).marginal(entry.start)
-        found[some] = transforms.inverse_of(index, z_quantile(*marginal, levels))
-        return found
+        quantiles[some] = transforms.inverse_of(index, z_quantile(*marginal, levels))
+        return quantiles
     least = NEGLIGIBLE * np.minimum(levels, 1.0 - levels).min() / mixture.weights.shape[1]
     counted = np.where(mixture.weights > least, mixture.weights, 0.0)
     for block in _components(Mixture(counted, mixture.means, mixture.covariances)):
@@ -112,10 +112,10 @@ def physical_quantiles(
                 order = np.argsort(part[a:b], axis=None)
                 weights = np.repeat(block.weights[a:b], DRAWS)[order]
                 ends = np.cumsum(weights)
-                found[block.where.start + row] = np.interp(
+                quantiles[block.where.start + row] = np.interp(
                     levels, (ends - 0.5 * weights) / ends[-1], part[a:b].ravel()[order]
                 )
-    return found
+    return quantiles
 
 
 def _summaries(transforms: Transforms, mixture: Mixture, crossed: bool) -> tuple[Array, Array, Array]:
@@ -183,13 +183,13 @@ def _crossed(block: _Components, first: Entry, second: Entry, centres: Array) ->
         if first is second:
             return np.zeros((len(block.rows), 1, 1))
         i, j = first.start, second.start
-        found = expectations.covariance(
+        cross = expectations.covariance(
             (first.kind, second.kind),
             (block.means[:, i], block.means[:, j]),
             (block.covariances[:, i, i], block.covariances[:, j, j]),
             block.covariances[:, i, j],
         )
-        return found[:, None, None]
+        return cross[:, None, None]
     if second.kind != "ilr":
         return _composition_with(block, first, second, centres[:, second.columns[0]])
     draws = _draws(block, (*_columns(first), *_columns(second)))
@@ -201,7 +201,7 @@ def _crossed(block: _Components, first: Entry, second: Entry, centres: Array) ->
 def _composition_with(block: _Components, entry: Entry, other: Entry, centre: Array) -> Array:
     """Covariances (P, m, 1) of a composition's parts with another parameter of mean ``centre`` (P,)."""
     at = np.array((*_columns(entry), other.start))
-    found = np.empty((len(centre), len(entry.columns), 1))
+    cross = np.empty((len(centre), len(entry.columns), 1))
     for where, nodes, shares in _by_width(block, entry):
         covariances = block.covariances[where][:, at[:, None], at]
         root = _root(covariances)
@@ -210,13 +210,13 @@ def _composition_with(block: _Components, entry: Entry, other: Entry, centre: Ar
         if other.kind == "log":
             # E[e^z f] = E[e^z] E[f of a mean shifted by the covariance with z]
             values = entry.standard_inverse(z[:-1] + covariances[:, :-1, -1].T[:, :, None]) - values
-            found[where, :, 0] = (values @ shares).T * centre[where, None]
+            cross[where, :, 0] = (values @ shares).T * centre[where, None]
         else:
             left = np.maximum(root[:, -1, -1] ** 2, 1e-16 * covariances[:, -1, -1])
             given = expectations.smoothed(other.kind, z[-1], left[:, None])
             values -= (values @ shares)[:, :, None]
-            found[where, :, 0] = ((values * given) @ shares).T
-    return found
+            cross[where, :, 0] = ((values * given) @ shares).T
+    return cross
 
 
 def _composition_moments(block: _Components, entry: Entry, crossed: bool) -> tuple[Array, Array]:

@@ -89,9 +89,8 @@ class Transforms:
 
         Raises
         ------
-        ValueError
-            For an unknown parameter or transform, bounds that are not lower < upper, a parameter in two entries, and
-            a composition that is not a tuple of at least two names.
+        ValueError : an unknown parameter or transform, bounds that are not lower < upper, a parameter in two entries,
+            or a composition that is not a tuple of at least two names.
         """
         if isinstance(names, str):
             raise ValueError(f"parameter names are the string {names!r}: pass a sequence of names")
@@ -110,11 +109,11 @@ class Transforms:
     @property
     def transformed_names(self) -> tuple[str, ...]:
         """Names of z: the parameter's, or ``ilr(a,b,c)[0]``."""
-        found: list[str] = []
+        names: list[str] = []
         for entry in self.entries:
             parts = [self.names[column] for column in entry.columns]
-            found += parts if len(parts) == 1 else [f"ilr({','.join(parts)})[{i}]" for i in range(entry.size)]
-        return tuple(found)
+            names += parts if len(parts) == 1 else [f"ilr({','.join(parts)})[{i}]" for i in range(entry.size)]
+        return tuple(names)
 
     @property
     def is_identity(self) -> bool:
@@ -172,9 +171,8 @@ class Transforms:
 
         Raises
         ------
-        ValueError
-            Where values are outside their bounds or not finite, parts do not sum to one, or all values of a parameter
-            lie on its bounds.
+        ValueError : values are outside their bounds or not finite, parts do not sum to one, or all values of a
+            parameter lie on its bounds.
         """
         self._refuse_outside(tally, "training values")
         told, settled = [], []
@@ -213,8 +211,7 @@ class Transforms:
 
         Raises
         ------
-        ValueError
-            For values outside the bounds, and for values on an open bound before ``settle``.
+        ValueError : values outside the bounds, or on an open bound before ``settle``.
         """
         tally = self.tally(values)
         self._refuse_outside(replace(tally, not_finite=0 * tally.not_finite), "values")
@@ -241,8 +238,7 @@ class Transforms:
 
         Raises
         ------
-        ValueError
-            For a part of a composition, for values outside the bounds and, before ``settle``, on an open bound.
+        ValueError : a part of a composition, values outside the bounds or, before ``settle``, on an open bound.
         """
         entry = self._alone(index)
         one = Transforms((self.names[index],), (replace(entry, columns=(0,), start=0),))
@@ -256,8 +252,7 @@ class Transforms:
 
         Raises
         ------
-        ValueError
-            For a part of a composition, and for an interval that lies beyond a bound.
+        ValueError : a part of a composition, or an interval that lies beyond a bound.
         """
         entry = self._alone(index)
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
@@ -293,8 +288,8 @@ class Transforms:
     @property
     def spec(self) -> dict[Any, Any] | None:
         """What :meth:`of` makes these of, insets left out; None for the identity."""
-        found = [entry_from_attrs(entry.to_attrs(self.names))[:2] for entry in self.entries if entry.kind != "identity"]
-        return dict(found) or None
+        bent = [entry for entry in self.entries if entry.kind != "identity"]
+        return dict(entry_from_attrs(entry.to_attrs(self.names))[:2] for entry in bent) or None
 
     def to_attrs(self) -> dict[str, Any]:
         """Everything as lists, strings and numbers, for JSON."""
@@ -303,7 +298,7 @@ class Transforms:
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> Transforms:
         """The transforms that :meth:`to_attrs` wrote."""
-        bare = cls.of(dict(entry_from_attrs(found)[:2] for found in attrs["entries"]), attrs["names"])
+        bare = cls.of(dict(entry_from_attrs(entry)[:2] for entry in attrs["entries"]), attrs["names"])
         insets = {key: insets for key, _, insets in map(entry_from_attrs, attrs["entries"])}
         named = [tuple(bare.names[column] for column in entry.columns) for entry in bare.entries]
         return replace(

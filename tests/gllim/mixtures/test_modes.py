@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 from specinvert.gllim.mixtures.mixture import Mixture, merged
 from specinvert.gllim.mixtures.modes import count_modes, highest_mode, list_modes
 from specinvert.gllim.posterior.forward import ForwardTerms
-from specinvert.gllim.posterior.posterior import Given, Posterior, count_posterior_modes, posterior_blocks
+from specinvert.gllim.posterior.posterior import Posterior, SideInformation, count_posterior_modes, posterior_blocks
 from strategies import SEEDS, covariances, random_theta
 
 
@@ -88,7 +88,7 @@ def test_counting_alone_finds_as_many_modes_unless_they_are_faint(spread: float,
 def test_modes_of_posteriors_are_counted_without_writing_them_out(seed: int, size: int, known: bool) -> None:
     theta = random_theta(seed, 5, 4, 3, 1, "diag")
     spectra = theta.centres()[np.arange(40) % 5] + np.random.default_rng(seed).normal(size=(40, 4))
-    given = Given(known=np.tile([0.1, np.nan, np.nan], (40, 1)) if known else None)
+    given = SideInformation(known=np.tile([0.1, np.nan, np.nan], (40, 1)) if known else None)
     for block in posterior_blocks(ForwardTerms.of(theta), spectra, given=given):
         if isinstance(block.posterior, Posterior):
             size = min(size, 3 - known)

@@ -17,7 +17,7 @@ from specinvert.gllim.model.constraints import STRUCTURES, structure_of
 from specinvert.gllim.model.covariance import FULL, Block
 from specinvert.gllim.model.criteria import n_free_parameters
 from specinvert.gllim.posterior.forward import ForwardTerms
-from specinvert.gllim.posterior.posterior import Given, posterior_blocks
+from specinvert.gllim.posterior.posterior import SideInformation, posterior_blocks
 from strategies import (
     BARE,
     SEEDS,
@@ -146,7 +146,7 @@ def test_predictions_with_missing_bands_and_noise_are_the_reference_s(
     variances = {None: np.zeros(1), "one": np.array([0.3]), "bands": rng.uniform(0.1, 1.0, d)}[noise]
     expected = reference.posterior(dense(theta), spectra, np.diag(variances * np.ones(d)))
     added = None if noise is None else np.tile(variances, (12, 1))
-    for block in posterior_blocks(ForwardTerms.of(theta), spectra, given=Given(added=added)):
+    for block in posterior_blocks(ForwardTerms.of(theta), spectra, given=SideInformation(added=added)):
         mean, covariance = block.posterior.moments(covariance=True)
         assert_near(mean, expected["mean"][block.rows], 1e-8)
         assert_near(covariance, expected["cov"][block.rows], 1e-8)

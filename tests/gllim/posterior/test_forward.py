@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import reference
 from specinvert.gllim.posterior import posterior as posterior_module
 from specinvert.gllim.posterior.forward import ForwardTerms
-from specinvert.gllim.posterior.posterior import Given, posterior_blocks
+from specinvert.gllim.posterior.posterior import SideInformation, posterior_blocks
 from strategies import SEEDS, SIGMAS, dense, random_theta
 
 SHAPES: dict[str, Any] = {
@@ -26,7 +26,9 @@ SHAPES: dict[str, Any] = {
 NOISES = ("none", "pixel", "pixel and band", "few")
 
 
-def make_rows(theta: Any, seed: int, n: int, missing: float, noise: str, known: float) -> tuple[np.ndarray, Given]:
+def make_rows(
+    theta: Any, seed: int, n: int, missing: float, noise: str, known: float
+) -> tuple[np.ndarray, SideInformation]:
     """Spectra near the model with holes, noise of some form and known parameters, each row its own."""
     rng = np.random.default_rng(seed)
     n_bands, n_t = theta.n_bands, theta.n_parameters
@@ -41,10 +43,10 @@ def make_rows(theta: Any, seed: int, n: int, missing: float, noise: str, known: 
     }[noise]
     values = theta.c[label, :n_t] + rng.normal(size=(n, n_t))
     values[rng.random(values.shape) >= known] = np.nan
-    return spectra, Given(added, values if known else None)
+    return spectra, SideInformation(added, values if known else None)
 
 
-def assert_is_the_reference(theta: Any, spectra: np.ndarray, given: Given, rtol: float = 1e-8) -> set[str]:
+def assert_is_the_reference(theta: Any, spectra: np.ndarray, given: SideInformation, rtol: float = 1e-8) -> set[str]:
     """Every row of every block; the kinds of posterior that served."""
     seen, kinds = np.zeros(len(spectra), dtype=bool), set()
     for block in posterior_blocks(ForwardTerms.of(theta), spectra, True, given):
@@ -119,7 +121,7 @@ def test_noise_a_ten_thousandth_of_the_signal_keeps_four_digits(
     spectra[rng.random(spectra.shape) < missing] = np.nan
     _, given = make_rows(theta, seed, 5, 0.0, noise, 0.0)
     if given.added is not None:
-        given = Given(given.added * 1e-8)
+        given = SideInformation(given.added * 1e-8)
     assert_is_the_reference(theta, spectra, given, rtol=1e-4)
 
 
@@ -143,7 +145,7 @@ def test_rows_with_fewer_bands_than_asked_for_are_left_out() -> None:
     spectra = np.ones((5, 4))
     for i in range(5):
         spectra[i, :i] = np.nan
-    assert_is_the_reference(theta, spectra, Given(least_bands=3))
+    assert_is_the_reference(theta, spectra, SideInformation(least_bands=3))
 
 
 def test_many_patterns_of_a_full_sigma_warn_with_the_time_they_take(monkeypatch: Any) -> None:
