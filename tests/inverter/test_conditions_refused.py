@@ -6,8 +6,8 @@ import dask
 import numpy as np
 import pytest
 import xarray as xr
-from test_conditions import DEVIATIONS, PIXELS, along_bands
 
+from conditions import DEVIATIONS, PIXELS, along_bands
 from labelled import PARAMETERS, WAVELENGTHS, fitted, make_cube, make_truth, refuses
 
 
