@@ -289,9 +289,8 @@ def test_a_gap_in_the_training_range_covers_nothing() -> None:
     assert resample(joined, ([605.0], 8.0)).shape == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("sensor", "kind", "parts"),
-    [
+def test_a_sensor_that_is_none_is_refused(subtests: pytest.Subtests) -> None:
+    for sensor, kind, parts in [
         (5.0, TypeError, ["sensor must be a cube", "not float"]),
         (sensor_cube().drop_vars("fwhm"), ValueError, ["no 'fwhm'", "assign_coords(fwhm="]),
         (sensor_cube().drop_vars("wavelength"), ValueError, ["no dimension carries wavelengths"]),
@@ -303,11 +302,9 @@ def test_a_gap_in_the_training_range_covers_nothing() -> None:
         (table([[0, 1, np.nan]], [500, 501, 502]), ValueError, ["none NaN or negative"]),
         (table([[0, 0, 0]], [500, 501, 502]), ValueError, ["not all 0"]),
         (table([[0, 1, 0]], [500, 501, 502]).drop_vars("response_wavelength"), ValueError, ["coordinate of that name"]),
-    ],
-)
-def test_a_sensor_that_is_none_is_refused(sensor: Any, kind: type[Exception], parts: list[str]) -> None:
-    with refuses(kind, *parts):
-        resample(random_spectra(), sensor)
+    ]:
+        with subtests.test(sensor=sensor), refuses(kind, *parts):
+            resample(random_spectra(), sensor)
 
 
 def test_impossible_options_and_training_sets_are_refused() -> None:

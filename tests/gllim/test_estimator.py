@@ -193,10 +193,10 @@ BAD_SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), BAD_SETTINGS, ids=lambda value: str(value)[:40])
-def test_bad_settings_are_errors_that_say_what_is_accepted(settings: dict[str, Any], message: str, data: Data) -> None:
-    with pytest.raises(ValueError, match=message):
-        fitted(data, **settings)
+def test_bad_settings_are_errors_that_say_what_is_accepted(subtests: pytest.Subtests, data: Data) -> None:
+    for settings, message in BAD_SETTINGS:
+        with subtests.test(settings=settings), pytest.raises(ValueError, match=message):
+            fitted(data, **settings)
 
 
 def with_entry(array: np.ndarray, value: float) -> np.ndarray:

@@ -158,27 +158,24 @@ def claimed(**arrays: Any) -> xr.Dataset:
     return xr.Dataset(made, attrs={"Conventions": "CF-1.11", "history": "2026-01-01T00:00:00Z simulated"})
 
 
-@pytest.mark.parametrize(
-    ("given", "written"),
-    [
+def test_units_are_those_of_udunits(subtests: pytest.Subtests) -> None:
+    for given, written in [
         *((text, text) for text in ("g/cm2", "µm", "%", "percent", "W m-2 sr-1 um-1", "1e-3 kg/(m2 s)", "m²/m²")),
         *((text, "1") for text in ("reflectance", "-", "")),
         *(("g per m2", "g per m2"), ("Nanometers", "nm"), ("unknown", None)),
-    ],
-)
-def test_units_are_those_of_udunits(given: str, written: str | None) -> None:
-    assert cf_units(given) == written
-    if written is not None:
-        udunits.Unit(written)
+    ]:
+        with subtests.test(given=given, written=written):
+            assert cf_units(given) == written
+            if written is not None:
+                udunits.Unit(written)
 
 
-@pytest.mark.parametrize(
-    "text", ["DN", "sunflowers", "g//m2", "m (", "vol%", "gC/m2", "m /", "kg)", "per m", "m^", "2^"]
-)
-def test_text_that_is_no_unit_is_told_from_units(text: str) -> None:
-    assert not is_udunits(text)
-    with refuses(ValueError, repr(text), "not a unit"):
-        cf_units(text)
+def test_text_that_is_no_unit_is_told_from_units(subtests: pytest.Subtests) -> None:
+    for text in ["DN", "sunflowers", "g//m2", "m (", "vol%", "gC/m2", "m /", "kg)", "per m", "m^", "2^"]:
+        with subtests.test(text=text):
+            assert not is_udunits(text)
+            with refuses(ValueError, repr(text), "not a unit"):
+                cf_units(text)
 
 
 def test_every_unit_known_here_is_known_to_udunits() -> None:
