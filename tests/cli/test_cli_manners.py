@@ -87,6 +87,7 @@ def stopped(process: subprocess.Popen[str], number: signal.Signals, ready: Calla
     return err.splitlines()[-1]
 
 
+@pytest.mark.stops
 def test_an_inversion_that_ctrl_c_stops_keeps_blocks_and_goes_on_to_the_same_maps(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,7 @@ def test_an_inversion_that_ctrl_c_stops_keeps_blocks_and_goes_on_to_the_same_map
     assert not side.exists()
 
 
+@pytest.mark.stops
 def test_a_training_that_sigterm_stops_goes_on_to_the_same_model(folder: Path) -> None:
     arguments = ["train", "training.nc", "-o", "new.nc", "--components", "3", "--max-iter", "200", "--tol", "0"]
     kept = folder / "state.nc"

@@ -174,6 +174,7 @@ def test_evaluate_says_what_to_beware_of_and_recalibrate_mends_the_intervals(mad
     np.testing.assert_allclose(after, 0.9, atol=0.01)
 
 
+@pytest.mark.stops
 def test_a_stopped_select_goes_on_from_its_checkpoint(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +254,7 @@ def test_select_compare_report_and_resample_write_what_they_say(made: Path, tmp_
         np.testing.assert_allclose(coarse["wavelength"], [520, 700])
 
 
+@pytest.mark.stops
 def test_ctrl_c_ends_training_with_one_line_and_no_model(made: Path, tmp_path: Path) -> None:
     arguments = ["train", made / "training.nc", "-o", tmp_path / "new.nc", "--components", 3, "--max-iter", 10**7]
     process = subprocess.Popen(

@@ -60,6 +60,7 @@ def gaussian_table(reach: float = 3.0) -> xr.DataArray:
     return table(np.where(abs(z) <= reach, np.exp(-4 * np.log(2) * z**2), 0.0), grid, wavelength=CENTRES[:5])
 
 
+@pytest.mark.oracle
 @settings(max_examples=15)
 @given(seed=SEEDS)
 def test_weights_are_those_of_spectral_python_for_bands_with_widths(seed: int) -> None:
@@ -77,6 +78,7 @@ def test_weights_are_those_of_spectral_python_for_bands_with_widths(seed: int) -
     assert undefined.sizes["band"] == defined.sum()
 
 
+@pytest.mark.oracle
 def test_weights_are_those_of_spectral_python_for_even_samples_without_widths() -> None:
     resampling = pytest.importorskip("spectral.algorithms.resampling")
     expected = resampling.BandResampler(FINE, CENTRES, None, WIDTHS).matrix

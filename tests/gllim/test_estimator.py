@@ -55,6 +55,7 @@ UNAVAILABLE = {"check_array_api_input"}
 """Checks that scikit-learn itself skips where SCIPY_ARRAY_API is not set."""
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize(("estimator", "excepted"), ESTIMATORS, ids=lambda value: str(value)[:70])
 def test_scikit_learn_s_checks_pass_but_for_those_listed(estimator: GLLiM, excepted: dict[str, str]) -> None:
     with warnings.catch_warnings():

@@ -14,6 +14,8 @@ from conditions import DEVIATIONS, PIXELS, along_bands
 from labelled import PARAMETERS, WAVELENGTHS, assert_close, fitted, make_cube, make_truth
 from specinvert import GLLiMInverter
 
+pytestmark = pytest.mark.oracle
+
 OUTPUTS = ("mean", "std", "cov", "log_evidence", "flag")
 NODATA, PARTIAL, ABOVE = 1, 2, 16
 MODELS = [((0, "iso"), np.float64), ((1, "diag"), np.float32), ((1, "diag"), np.float64), ((1, "full"), np.float64)]

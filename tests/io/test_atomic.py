@@ -12,6 +12,8 @@ from files import maps_of
 from specinvert.io.atomic import atomic_path
 from specinvert.io.writing.writers import save_maps
 
+pytestmark = pytest.mark.stops
+
 pytestmark = pytest.mark.filterwarnings(
     # rioxarray still multiplies affine transforms with *
     "ignore:Use `@` matmul:PendingDeprecationWarning"

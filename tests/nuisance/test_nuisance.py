@@ -220,5 +220,6 @@ def test_examples_in_docstrings_print_what_they_show(module: Any) -> None:
     assert found.failed == 0
 
 
+@pytest.mark.docs
 def test_the_guide_prints_what_it_shows() -> None:
     assert_prints_what_it_shows(Path(__file__).parents[2] / "docs" / "nuisance.md")

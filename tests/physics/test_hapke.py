@@ -253,6 +253,7 @@ def test_blocks_do_not_change_a_simulated_brdf(monkeypatch):
     np.testing.assert_allclose(simulate_brdf(20, GEOMETRY, variant="1993").reflectance, whole.reflectance, rtol=1e-12)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize(("theirs", "ours"), [("2002", "1981"), ("1993", "1993")])
 def test_agreement_with_xllim(theirs, ours):
     """Its names tell the H function: "2002" there is the two-stream one with isotropic multiple scattering."""

@@ -207,6 +207,7 @@ def test_an_offset_of_1e4_costs_no_more_digits_than_it_must(sigma: str) -> None:
     assert_near(second.predict(far.spectra), first.predict(near.spectra), 1e-9)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("n_latent", [0, 2])
 def test_noise_at_1e_4_of_the_signal_leaves_the_reference_s_digits(sigma: str, n_latent: int) -> None:

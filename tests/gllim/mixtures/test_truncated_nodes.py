@@ -10,6 +10,8 @@ from specinvert.gllim.transforms.physical import physical_moments
 from specinvert.gllim.transforms.transforms import Transforms
 from truncations import conditional, integrals, intervals, make, mixtures
 
+pytestmark = pytest.mark.oracle
+
 
 def whole(mixture: Mixture, *interval: float) -> Mixture:
     """All blocks in one."""

@@ -15,6 +15,8 @@ from specinvert.gllim.mixtures.quantiles import quantile
 from specinvert.gllim.mixtures.truncation import truncated, truncated_quantile
 from truncations import INF, conditional, integrals, intervals, make, mixtures
 
+pytestmark = pytest.mark.oracle
+
 
 def normal(correlation: float = 0.9) -> Mixture:
     spread = np.array([[1.0, correlation], [correlation, 1.0]])

@@ -17,6 +17,8 @@ import specinvert
 from slow_maps import SUFFIXES, slow_maps
 from specinvert.io.writing.blocks import side_folder
 
+pytestmark = pytest.mark.stops
+
 SUPPORT = Path(__file__).parents[2] / "support"
 
 N_MOMENTS = 10
