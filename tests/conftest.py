@@ -1,4 +1,4 @@
-"""Of the whole suite: kinds of tests, the same examples of Hypothesis every time, and Ctrl-C heeded wherever it runs."""
+"""Of the whole suite: kinds of tests, the same examples of Hypothesis every time, and Ctrl-C heeded wherever it is."""
 
 import signal
 from pathlib import Path
