@@ -19,6 +19,7 @@ import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
 from distributed.core import Status
+from distributed.utils import get_mp_context
 
 import specinvert
 from labelled import assert_close, assert_same_fit, fitted, make_cube, make_training
@@ -33,9 +34,20 @@ SECONDS = 20.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Two workers; none is given up because its process happens to be down the usual 15 s after it was killed first."""
+    """Two workers; none is given up because its process happens to be down the usual 15 s after it was killed first.
+
+    Their processes are forked from one that has everything imported, so that those that are killed are back soon.
+    """
+    options = {
+        "distributed.deploy.lost-worker-timeout": "1 hour",
+        "distributed.worker.multiprocessing-method": "forkserver",
+    }
+    with dask.config.set(options):
+        get_mp_context().set_forkserver_preload(
+            ["distributed", "specinvert.inverter", "specinvert.io.writing", "labelled"]
+        )
     with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        dask.config.set(options),
         LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0") as local,
     ):
         yield local
