@@ -193,9 +193,3 @@ def test_gllim_fits_and_predicts_where_xarray_and_dask_are_blocked() -> None:
         [sys.executable, "-W", "error", "-c", ALONE, str(PACKAGE)], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout.strip()) == (0, "alone"), done.stderr
-
-
-def test_importing_the_package_loads_no_layer_but_the_accessor() -> None:
-    code = "import sys, specinvert; print(sorted(n for n in sys.modules if n.startswith('specinvert.')))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.strip() == "['specinvert._version', 'specinvert.accessor', 'specinvert.interrupts']"
