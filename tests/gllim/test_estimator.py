@@ -32,17 +32,24 @@ ONE_NODE = dict.fromkeys(
 ESTIMATORS = [
     (GLLiM(), {"check_regressor_multioutput": NOT_ENOUGH}),
     # a check fits five parameters to 11 samples: a rare start leaves no component with enough of them
-    (GLLiM(n_components=2, random_state=0), {}),
+    (GLLiM(n_components=2, max_iter=5, random_state=0), {}),
     (
         GLLiM(
-            n_components=2, sigma="diag", tied_sigma=True, gamma="diag", tied_gamma=True, tied_pi=True, random_state=0
+            n_components=2,
+            sigma="diag",
+            tied_sigma=True,
+            gamma="diag",
+            tied_gamma=True,
+            tied_pi=True,
+            max_iter=5,
+            random_state=0,
         ),
         {},
     ),
     # 15 samples do not determine a covariance of 10 bands: the clip does
-    (GLLiM(n_components=2, sigma="full", reg_covar=1e-3, random_state=0), {}),
-    (GLLiM(n_components=2, n_latent=1, random_state=0), NOT_BELOW),
-    (GLLiM(n_components=2, n_latent="bic", max_latent=2, random_state=0), {}),
+    (GLLiM(n_components=2, sigma="full", reg_covar=1e-3, max_iter=5, random_state=0), {}),
+    (GLLiM(n_components=2, n_latent=1, max_iter=5, random_state=0), NOT_BELOW),
+    (GLLiM(n_components=2, n_latent="bic", max_latent=2, max_iter=5, random_state=0), {}),
     # the other presets have the settings of those above
     (preset("mlr", n_components=2, max_iter=5, random_state=0), {}),
     (preset("ppam", n_components=2, max_iter=5, random_state=0), {}),

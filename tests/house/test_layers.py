@@ -6,7 +6,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,15 @@ def names(path: Path) -> tuple[str, ...]:
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
-def imports(path: Path, nodes: Iterator[ast.AST] | None = None) -> Iterator[tuple[str, ...]]:
+@cache
+def import_statements(source: str) -> list[ast.stmt]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imports(path: Path, nodes: Iterable[ast.AST] | None = None) -> Iterator[tuple[str, ...]]:
     """Everything that a file imports, in functions and for type checking too, as absolute dotted names in parts."""
     package = names(path) if path.name == "__init__.py" else names(path)[:-1]
-    for node in nodes or ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes or import_statements(path.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             yield from (tuple(alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -107,7 +113,7 @@ def wrong_arrows(path: Path) -> Iterator[str]:
 def wrong_in_package(path: Path) -> Iterator[str]:
     """The package's __init__ imports the accessor when it is imported, and before it what meets Ctrl-C meanwhile."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    eager = [name[1:] for name in imports(path, iter(tree.body)) if name[0] == "specinvert"]
+    eager = [name[1:] for name in imports(path, tree.body) if name[0] == "specinvert"]
     if eager != [("interrupts", "leave_quietly_on_interrupt"), ("accessor",), ("_version", "__version__")]:
         yield f"the package imports {eager}"
 
