@@ -1,8 +1,7 @@
 """What commands take beside files: noise, known parameters, bands, transforms, settings in TOML, a dry run."""
 
 import signal
-import subprocess
-import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import pytest
 import xarray as xr
 
 from commands import QUICK, listing, run, succeed
-from labelled import WAVELENGTHS, make_cube, make_training, make_truth
+from forked import MAIN, Command, Starter
+from labelled import WAVELENGTHS, assert_close, make_cube, make_training, make_truth
 from specinvert import load_inverter, save_maps, select_bands
 from specinvert.cli.config import toml_value
 from specinvert.cli.options import open_sensor
@@ -85,7 +85,7 @@ def test_settings_are_kept_beside_the_result_and_give_it_again(made: Path, tmp_p
         assert load_inverter(tmp_path / "a.nc").model_id == load_inverter(tmp_path / "b.nc").model_id
     else:
         with xr.open_dataset(tmp_path / "a.nc") as one, xr.open_dataset(tmp_path / "b.nc") as other:
-            xr.testing.assert_equal(one, other)
+            assert_close(one, other)
 
 
 def test_any_text_survives_the_file_of_settings(subtests: pytest.Subtests) -> None:
@@ -93,8 +93,6 @@ def test_any_text_survives_the_file_of_settings(subtests: pytest.Subtests) -> No
         with subtests.test(text=text):
             assert tomllib.loads(f"key = {toml_value([text, 1.5, True])}")["key"] == [text, 1.5, True]
 
-
-MAIN = "from specinvert.cli import main; main()"
 
 BAD: dict[str, tuple[list[str], list[str]]] = {
     "negative noise": (["--noise", "-0.1"], ["noise", "negative"]),
@@ -255,19 +253,16 @@ def test_select_compare_report_and_resample_write_what_they_say(made: Path, tmp_
 
 
 @pytest.mark.stops
-def test_ctrl_c_ends_training_with_one_line_and_no_model(made: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_training_with_one_line_and_no_model(starter: Starter, made: Path, tmp_path: Path) -> None:
     arguments = ["train", made / "training.nc", "-o", tmp_path / "new.nc", "--components", 3, "--max-iter", 10**7]
-    process = subprocess.Popen(
-        [sys.executable, "-c", MAIN, *map(str, arguments), "--tol", "0", "-v"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    assert "iteration" in process.stderr.readline()
+    process = Command(starter, MAIN, tmp_path, *arguments, "--tol", "0", "-v")
+    while process.poll() is None and b"\n" not in process.said[1]:
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=60)[1]
+    _, said = process.communicate()
     assert process.returncode == 130
-    assert "Interrupted: no model was written; with --checkpoint" in rest.splitlines()[-1]
+    assert "iteration" in said.splitlines()[0]
+    assert "Interrupted: no model was written; with --checkpoint" in said.splitlines()[-1]
     assert not list(tmp_path.iterdir())
 
 

@@ -75,7 +75,7 @@ CLIPS = st.sampled_from([0.0, 1e-10, 1e-6, 1e-2])
 
 
 @given(data=data_sets(), structure=structures(), reg_covar=CLIPS, standardize=st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_the_likelihood_never_falls(data: Data, structure: dict, reg_covar: float, standardize: bool) -> None:
     check_monotone(data, structure, reg_covar, standardize)
 
@@ -86,7 +86,7 @@ def test_the_likelihood_never_falls(data: Data, structure: dict, reg_covar: floa
     reg_covar=CLIPS,
     standardize=st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_the_likelihood_never_falls_on_awkward_and_noise_free_data(
     data: Data, structure: dict, reg_covar: float, standardize: bool
 ) -> None:
