@@ -13,7 +13,7 @@ import xarray as xr
 
 from commands import QUICK, listing, run, succeed
 from forked import MAIN, Command, Starter
-from labelled import WAVELENGTHS, assert_close, make_cube, make_training, make_truth
+from labelled import WAVELENGTHS, make_cube, make_training, make_truth
 from specinvert import load_inverter, save_maps, select_bands
 from specinvert.cli.config import toml_value
 from specinvert.cli.options import open_sensor
@@ -85,7 +85,7 @@ def test_settings_are_kept_beside_the_result_and_give_it_again(made: Path, tmp_p
         assert load_inverter(tmp_path / "a.nc").model_id == load_inverter(tmp_path / "b.nc").model_id
     else:
         with xr.open_dataset(tmp_path / "a.nc") as one, xr.open_dataset(tmp_path / "b.nc") as other:
-            assert_close(one, other)
+            xr.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 def test_any_text_survives_the_file_of_settings(subtests: pytest.Subtests) -> None:
