@@ -1,5 +1,6 @@
 """Transformed parameters from training to maps: within bounds, quantiles mapped, known values and files included."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -251,10 +252,14 @@ def test_shortest_intervals_of_transformed_parameters_are_refused() -> None:
         bounded().invert(make_training(5)["reflectance"], outputs=("mean", "hdi90"))
 
 
+@cache
+def many_draws() -> xr.Dataset:
+    return bounded().invert(make_training(60, seed=6)["reflectance"], outputs=["draws40000"])
+
+
 @pytest.mark.parametrize(("name", "interval"), [("cover", (0.0, 1.2)), ("grain", (0.0, 40.0)), ("lai", (1.0, np.inf))])
 def test_an_interval_in_physical_units_keeps_the_draws_within_it(name: str, interval: tuple[float, float]) -> None:
-    spectra = make_training(60, seed=6)["reflectance"]
-    drawn = bounded().invert(spectra, outputs=["draws40000"])
+    spectra, drawn = make_training(60, seed=6)["reflectance"], many_draws()
     inside = (drawn[f"{name}_draws"] >= interval[0]) & (drawn[f"{name}_draws"] <= interval[1])
     rows = np.flatnonzero((inside.mean("draw") > 0.2) & (inside.mean("draw") < 0.8))[:3]
     assert len(rows) == 3
