@@ -51,6 +51,7 @@ def test_the_marginal_likelihood_never_falls(kernel: str) -> None:
     assert all(after >= before - 1e-8 * abs(before) for before, after in pairwise(model.log_marginals_))
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_the_posterior_is_that_of_the_dense_gaussian_formula(outputs: int) -> None:
     X, y = two_outputs()

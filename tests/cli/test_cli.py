@@ -313,9 +313,8 @@ def test_an_error_of_ours_keeps_its_traceback(folder: Path, monkeypatch: pytest.
     assert repr(result.exception) == "RuntimeError('a bug')"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_wrong_usage_is_exit_code_two(subtests: pytest.Subtests) -> None:
+    for arguments in [
         ["nothing"],
         ["train"],
         ["train", "training.nc"],
@@ -328,24 +327,24 @@ def test_an_error_of_ours_keeps_its_traceback(folder: Path, monkeypatch: pytest.
         ["plot", "maps.nc"],
         ["info"],
         ["demo", "--fast"],
-    ],
-)
-def test_wrong_usage_is_exit_code_two(arguments: list[str]) -> None:
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert "Usage:" in result.stderr
-    assert "Error:" in result.stderr
+    ]:
+        with subtests.test(arguments=arguments):
+            result = run(*arguments)
+            assert result.exit_code == 2
+            assert result.stdout == ""
+            assert "Usage:" in result.stderr
+            assert "Error:" in result.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_an_example_that_can_be_parsed(command: str) -> None:
-    output = succeed(command, "--help")
-    examples = [line.split()[1:] for line in output.splitlines() if line.startswith(f"  specinvert {command}")]
-    assert examples
-    for example in examples:
-        parsed = main.commands[command].make_context(command, example[1:], resilient_parsing=False)
-        assert isinstance(parsed, click.Context)
+def test_help_shows_an_example_that_can_be_parsed(subtests: pytest.Subtests) -> None:
+    for command in COMMANDS:
+        with subtests.test(command=command):
+            output = succeed(command, "--help")
+            examples = [line.split()[1:] for line in output.splitlines() if line.startswith(f"  specinvert {command}")]
+            assert examples
+            for example in examples:
+                parsed = main.commands[command].make_context(command, example[1:], resilient_parsing=False)
+                assert isinstance(parsed, click.Context)
 
 
 def test_help_and_version_of_the_whole() -> None:

@@ -5,7 +5,6 @@ import logging
 import os
 import pty
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -23,13 +22,13 @@ import pytest
 import xarray as xr
 
 from commands import QUICK, run, succeed
+from forked import BLOCK, MAIN, PATIENCE, Command, Starter
 from labelled import make_cube, make_training, make_truth
 from specinvert import load_inverter, save_maps
 from specinvert.cli import main
 from specinvert.cubes.outputs import OUTPUTS
 from specinvert.scores.comparison import DEFAULT_METHODS, SCORES
 
-MAIN = "from specinvert.cli import main; main()"
 SLOW_BLOCKS = f"""
 import time
 from specinvert.cubes.engine import BlockInverter
@@ -44,9 +43,6 @@ step = Problem.maximization
 Problem.maximization = lambda *given: (time.sleep(0.05), step(*given))[1]
 {MAIN}
 """
-BLOCK = "64B"
-"""Of one pixel."""
-PATIENCE = 300
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -68,32 +64,27 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "work"))
 
 
-def command(code: str, folder: Path, *arguments: Any, **options: Any) -> subprocess.Popen[str]:
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": folder} | options
-    environment = os.environ | {"DASK_ARRAY__CHUNK_SIZE": BLOCK}
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=environment, **options)
-
-
-def stopped(process: subprocess.Popen[str], number: signal.Signals, ready: Callable[[], bool]) -> str:
+def stopped(process: Command, number: signal.Signals, ready: Callable[[], bool]) -> str:
     """What a command says on stderr that is stopped as soon as it is ready."""
     deadline = time.monotonic() + PATIENCE
     while not ready() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(number)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate()
     assert process.returncode == CODES[number], err
     assert out == ""
     assert "Traceback" not in err
     return err.splitlines()[-1]
 
 
+@pytest.mark.stops
 def test_an_inversion_that_ctrl_c_stops_keeps_blocks_and_goes_on_to_the_same_maps(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    starter: Starter, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["invert", "model.nc", "blocks.zarr", "-o", "maps.nc"]
     side = folder / ".maps.nc.blocks"
     last = stopped(
-        command(SLOW_BLOCKS, folder, *arguments),
+        Command(starter, SLOW_BLOCKS, folder, *arguments),
         signal.SIGINT,
         lambda: side.exists() and len(list(side.glob("block-*"))) > 1,
     )
@@ -108,10 +99,11 @@ def test_an_inversion_that_ctrl_c_stops_keeps_blocks_and_goes_on_to_the_same_map
     assert not side.exists()
 
 
-def test_a_training_that_sigterm_stops_goes_on_to_the_same_model(folder: Path) -> None:
+@pytest.mark.stops
+def test_a_training_that_sigterm_stops_goes_on_to_the_same_model(starter: Starter, folder: Path) -> None:
     arguments = ["train", "training.nc", "-o", "new.nc", "--components", "3", "--max-iter", "200", "--tol", "0"]
     kept = folder / "state.nc"
-    process = command(SLOW_EM, folder, *arguments, "--checkpoint", "state.nc")
+    process = Command(starter, SLOW_EM, folder, *arguments, "--checkpoint", "state.nc")
     last = stopped(process, signal.SIGTERM, kept.exists)
     assert last == (
         "Interrupted: no model was written; state.nc keeps the state of EM, run the same command again to go on"
@@ -124,22 +116,23 @@ def test_a_training_that_sigterm_stops_goes_on_to_the_same_model(folder: Path) -
     assert not kept.exists()
 
 
-def test_quiet_is_silent_verbose_is_not_and_neither_sends_control_characters(folder: Path) -> None:
+def test_quiet_is_silent_verbose_is_not_and_neither_sends_control_characters(starter: Starter, folder: Path) -> None:
     arguments = ["train", "training.nc", "-o", "new.nc", "--components", "3", "--max-iter", "3"]
-    quiet, verbose = (command(MAIN, folder, *arguments, option) for option in ("-q", "-vv"))
-    _, silent = quiet.communicate(timeout=PATIENCE)
-    out, told = verbose.communicate(timeout=PATIENCE)
+    quiet, verbose = (Command(starter, MAIN, folder, *arguments, option) for option in ("-q", "-vv"))
+    _, silent = quiet.communicate()
+    out, told = verbose.communicate()
     assert silent == ""
     assert "EM, L_w = 0: iteration 3 of 3" in told
     assert "Warning: EM did not converge" in told
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", out + told)
 
 
-def test_a_terminal_gets_progress_without_colours(folder: Path) -> None:
+def test_a_terminal_gets_progress_without_colours(starter: Starter, folder: Path) -> None:
     ours, theirs = pty.openpty()
-    process = command(MAIN, folder, "invert", "model.nc", "blocks.zarr", "-o", "maps.nc", stderr=theirs)
+    arguments = ["invert", "model.nc", "blocks.zarr", "-o", "maps.nc"]
+    process = Command(starter, MAIN, folder, *arguments, err=os.ttyname(theirs))
+    process.communicate()
     os.close(theirs)
-    process.communicate(timeout=PATIENCE)
     shown = b""
     with contextlib.suppress(OSError):  # the end, on Linux
         while part := os.read(ours, 4096):
@@ -150,14 +143,10 @@ def test_a_terminal_gets_progress_without_colours(folder: Path) -> None:
     assert b"\x1b" not in shown
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(folder: Path) -> None:
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-
+def test_a_full_disk_is_one_line_and_leaves_nothing(starter: Starter, folder: Path) -> None:
     before = listing_of_files(folder)
-    process = command(MAIN, folder, "invert", "model.nc", "blocks.zarr", "-o", "maps.nc", preexec_fn=limit)
-    out, err = process.communicate(timeout=PATIENCE)
+    process = Command(starter, MAIN, folder, "invert", "model.nc", "blocks.zarr", "-o", "maps.nc", most_bytes=100)
+    out, err = process.communicate()
     assert (process.returncode, out) == (1, "")
     assert re.fullmatch(r"Error: .*(no space is left|File too large).*\n", err)
     assert listing_of_files(folder) == before
@@ -272,7 +261,7 @@ def test_settings_with_files_give_the_same_from_a_folder_that_was_moved(folder: 
     monkeypatch.chdir("/")
     succeed("invert", "--config", moved / "a.nc.toml", "-o", moved / "b.nc")
     with xr.open_dataset(moved / "a.nc") as one, xr.open_dataset(moved / "b.nc") as other:
-        xr.testing.assert_equal(one, other)
+        xr.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 def test_a_dry_run_tells_the_size_that_is_written(made: Path, tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_a_dry_run_finds_what_would_fail(folder: Path, monkeypatch: Any, options
     assert message in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.stops
 def test_a_run_that_is_stopped_goes_on_to_the_same_maps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["orthorectify", folder / "maps.nc", folder / "scene.nc", "-o"]
 

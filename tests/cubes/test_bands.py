@@ -31,17 +31,15 @@ def bands(wavelength=None, labels=None, size=None):
     )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_a_spelling_of_wavelength_marks_the_band_dimension(subtests):
+    for name in [
         *("wavelength", "Wavelengths", "WAVELENGTH_NM", "wave_length", "wave length", "wvl", "wl", "lambda"),
         *("center_wavelength", "central_wavelengths", "Centre Wavelength (nm)", "wavelenght", "wavelegth"),
         *("wavelength_um", "wavelength [micrometers]", "band_wavelengths", "sensor_band_central_wavelength"),
-    ],
-)
-def test_a_spelling_of_wavelength_marks_the_band_dimension(name):
-    assert is_wavelength_name(name)
-    assert find_band_dim(spectra([500.0, 600.0], name=name)) == "band"
+    ]:
+        with subtests.test(name=name):
+            assert is_wavelength_name(name)
+            assert find_band_dim(spectra([500.0, 600.0], name=name)) == "band"
 
 
 @pytest.mark.parametrize("name", ["band", "x", "time", "wavelength_units", "wavenumber", "fwhm", "length"])
@@ -90,22 +88,20 @@ def test_wavelengths_written_as_text_are_an_error():
         find_band_dim(spectra(["500 nm", "600 nm"]))
 
 
-@pytest.mark.parametrize(
-    ("values", "units"),
-    [
+def test_wavelengths_of_every_unit_become_nanometres(subtests):
+    for values, units in [
         *(([400.0, 2500.0], u) for u in ("nm", "NM", "Nanometers", "nanometre", "nanometer")),
         *(([0.4, 2.5], u) for u in ("um", "µm", "μm", "microns", "Micrometers", "micrometre", "UM")),
         *(([4e-7, 2.5e-6], u) for u in ("m", "meters", "metre")),
         *(([4e-4, 2.5e-3], u) for u in ("mm", "millimetres")),
         *(([4000.0, 25000.0], u) for u in ("Angstrom", "angstroms", "Å", "A")),
-    ],
-)
-def test_wavelengths_of_every_unit_become_nanometres(values, units):
-    described = describe_bands(spectra(values, coord_attrs={"units": units}), "band")
-    np.testing.assert_allclose(described.wavelength, [400, 2500], rtol=1e-12)
-    assert described.wavelength.dtype == np.float64
-    assert not described.guessed
-    assert described.labels is None
+    ]:
+        with subtests.test(values=values, units=units):
+            described = describe_bands(spectra(values, coord_attrs={"units": units}), "band")
+            np.testing.assert_allclose(described.wavelength, [400, 2500], rtol=1e-12)
+            assert described.wavelength.dtype == np.float64
+            assert not described.guessed
+            assert described.labels is None
 
 
 @pytest.mark.parametrize("key", ["wavelength_units", "wavelength units", "Wavelength_Unit", "wavelenght units"])
@@ -120,16 +116,15 @@ def test_the_unit_may_stand_in_the_name_of_the_coordinate():
     assert (described.unit, described.guessed) == ("um", False)
 
 
-@pytest.mark.parametrize(
-    ("values", "unit"),
-    [([400.0, 2500.0], "nm"), ([0.4, 2.5], "um"), ([4e-7, 2.5e-6], "m"), ([8.0, 14.0], "um")],
-)
-@pytest.mark.parametrize("units", [{}, {"units": "Unknown"}, {"units": ""}])
-def test_a_missing_unit_is_guessed_where_unambiguous_and_said(values, unit, units, caplog):
-    with caplog.at_level(logging.INFO, logger="specinvert"):
-        described = describe_bands(spectra(values, coord_attrs=units), "band")
-    assert (described.unit, described.guessed) == (unit, True)
-    assert f"taken as {unit}" in caplog.text
+def test_a_missing_unit_is_guessed_where_unambiguous_and_said(subtests, caplog):
+    for values, unit in [([400.0, 2500.0], "nm"), ([0.4, 2.5], "um"), ([4e-7, 2.5e-6], "m"), ([8.0, 14.0], "um")]:
+        for units in [{}, {"units": "Unknown"}, {"units": ""}]:
+            caplog.clear()
+            with subtests.test(values=values, unit=unit, units=units):
+                with caplog.at_level(logging.INFO, logger="specinvert"):
+                    described = describe_bands(spectra(values, coord_attrs=units), "band")
+                assert (described.unit, described.guessed) == (unit, True)
+                assert f"taken as {unit}" in caplog.text
 
 
 @pytest.mark.parametrize("values", [[50.0, 150.0], [0.05, 2.0], [1e-3, 2e-3], [2e5, 3e5]])
@@ -248,9 +243,8 @@ def test_axes_that_cannot_be_matched_are_an_error(wanted, offered, message):
         match_bands(wanted, offered)
 
 
-@pytest.mark.parametrize(
-    ("expected", "given"),
-    [
+def test_units_that_agree_or_are_unknown_pass(subtests):
+    for expected, given in [
         (None, "%"),
         ("1", None),
         ("1", ""),
@@ -260,10 +254,9 @@ def test_axes_that_cannot_be_matched_are_an_error(wanted, offered, message):
         ("K", "k "),
         ("um", "Micrometers"),
         ("nanometre", "nm"),
-    ],
-)
-def test_units_that_agree_or_are_unknown_pass(expected, given):
-    check_units(expected, given, "cube")
+    ]:
+        with subtests.test(given=given):
+            check_units(expected, given, "cube")
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def gaussian_table(reach: float = 3.0) -> xr.DataArray:
     return table(np.where(abs(z) <= reach, np.exp(-4 * np.log(2) * z**2), 0.0), grid, wavelength=CENTRES[:5])
 
 
+@pytest.mark.oracle
 @settings(max_examples=15)
 @given(seed=SEEDS)
 def test_weights_are_those_of_spectral_python_for_bands_with_widths(seed: int) -> None:
@@ -77,6 +78,7 @@ def test_weights_are_those_of_spectral_python_for_bands_with_widths(seed: int) -
     assert undefined.sizes["band"] == defined.sum()
 
 
+@pytest.mark.oracle
 def test_weights_are_those_of_spectral_python_for_even_samples_without_widths() -> None:
     resampling = pytest.importorskip("spectral.algorithms.resampling")
     expected = resampling.BandResampler(FINE, CENTRES, None, WIDTHS).matrix
@@ -289,9 +291,8 @@ def test_a_gap_in_the_training_range_covers_nothing() -> None:
     assert resample(joined, ([605.0], 8.0)).shape == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("sensor", "kind", "parts"),
-    [
+def test_a_sensor_that_is_none_is_refused(subtests: pytest.Subtests) -> None:
+    for sensor, kind, parts in [
         (5.0, TypeError, ["sensor must be a cube", "not float"]),
         (sensor_cube().drop_vars("fwhm"), ValueError, ["no 'fwhm'", "assign_coords(fwhm="]),
         (sensor_cube().drop_vars("wavelength"), ValueError, ["no dimension carries wavelengths"]),
@@ -303,11 +304,9 @@ def test_a_gap_in_the_training_range_covers_nothing() -> None:
         (table([[0, 1, np.nan]], [500, 501, 502]), ValueError, ["none NaN or negative"]),
         (table([[0, 0, 0]], [500, 501, 502]), ValueError, ["not all 0"]),
         (table([[0, 1, 0]], [500, 501, 502]).drop_vars("response_wavelength"), ValueError, ["coordinate of that name"]),
-    ],
-)
-def test_a_sensor_that_is_none_is_refused(sensor: Any, kind: type[Exception], parts: list[str]) -> None:
-    with refuses(kind, *parts):
-        resample(random_spectra(), sensor)
+    ]:
+        with subtests.test(sensor=sensor), refuses(kind, *parts):
+            resample(random_spectra(), sensor)
 
 
 def test_impossible_options_and_training_sets_are_refused() -> None:

@@ -37,6 +37,7 @@ def averages(path: Path, column: str) -> dict[tuple[str, str], float]:
         }
 
 
+@pytest.mark.stops
 def test_table2_ranks_latents_before_none_and_goes_on_where_it_stopped(tmp_path):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     arguments = ("--quick", "--methods", "sir-1,gllim")
@@ -58,6 +59,7 @@ def test_table2_ranks_latents_before_none_and_goes_on_where_it_stopped(tmp_path)
     assert (whole / "figures.png").stat().st_size > 5000
 
 
+@pytest.mark.stops
 def test_a_run_keeps_what_it_had_when_it_is_stopped(tmp_path):
     common, synthetic = script("common"), script("synthetic")
     tasks = [synthetic.Trial("f", seed, "sir-1") for seed in range(3)]

@@ -44,6 +44,7 @@ def test_every_row_of_the_table_has_a_preset() -> None:
         assert clone(model).settings().constraints == model.settings().constraints
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("algorithm", ["general", "marginal"])
 def test_ppca_is_principal_component_analysis(algorithm: str) -> None:
     spectra = factors(0)
@@ -55,6 +56,7 @@ def test_ppca_is_principal_component_analysis(algorithm: str) -> None:
     assert_near(model.parameters_.centres()[0], pca.mean_, CLOSE)
 
 
+@pytest.mark.oracle
 def test_mppca_is_ppca_of_each_component_under_its_responsibilities() -> None:
     data = make_data(1, 2, 6, 0, 2, per_component=80)
     model = preset("mppca", n_latent=2, n_components=2, algorithm="marginal", max_iter=1, **TIGHT)
@@ -78,6 +80,7 @@ def test_mppca_is_ppca_of_each_component_under_its_responsibilities() -> None:
     assert model.log_likelihoods_[-1] == pytest.approx(logsumexp(np.stack(joint, axis=1), axis=1).sum(), rel=CLOSE)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize(("algorithm", "max_iter"), [("general", 150), ("ecm", 25)])
 def test_mfa_with_one_component_is_factor_analysis(algorithm: str, max_iter: int) -> None:
     spectra = factors(2)
@@ -88,6 +91,7 @@ def test_mfa_with_one_component_is_factor_analysis(algorithm: str, max_iter: int
     assert_near(model.parameters_.Sigma[0], other.noise_variance_, 1e-5)
 
 
+@pytest.mark.oracle
 def test_jgmm_is_a_gaussian_mixture_on_the_joint_vector() -> None:
     data = make_data(3, 2, 4, 2, 0, per_component=100)
     model = preset("jgmm", n_components=2, max_iter=15, **TIGHT)
@@ -115,6 +119,7 @@ def test_jgmm_is_a_gaussian_mixture_on_the_joint_vector() -> None:
     assert model.log_likelihoods_[-1] == pytest.approx(other.score(joint) * len(joint), rel=CLOSE)
 
 
+@pytest.mark.oracle
 def test_pcca_is_canonical_correlation_analysis() -> None:
     spectra, first, second = factors(4, n=400, n_latent=3), np.arange(3), np.arange(3, 8)
     groups = [first.tolist(), second.tolist()]
@@ -133,6 +138,7 @@ def test_pcca_is_canonical_correlation_analysis() -> None:
     assert model.log_likelihoods_[-1] == pytest.approx(best, rel=1e-9)
 
 
+@pytest.mark.oracle
 def test_rca_is_its_generalised_eigenproblem() -> None:
     spectra = factors(5)
     known = np.cov(factors(6).T) * 0.1 + 0.2 * np.eye(8)
@@ -269,6 +275,7 @@ def sheet(seed: int, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(shape, axis=1) + 0.05 * rng.normal(size=(n, 5)) + 0.5, place
 
 
+@pytest.mark.oracle
 def test_gtm_is_the_generative_topographic_mapping() -> None:
     spectra, place = sheet(0)
     model = preset("gtm", grid=(6, 5), functions=(2, 2), max_iter=15, tol=0.0).fit(spectra)

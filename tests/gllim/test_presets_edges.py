@@ -1,7 +1,5 @@
 """Presets and variants where the noise is nearly singular, and settings that make no sense."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.linalg import inv, sqrtm
@@ -67,9 +65,8 @@ def test_gtm_on_a_line_is_the_plain_algorithm_to_rounding() -> None:
     np.testing.assert_allclose(theta.Sigma, variance, rtol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("name", "own", "message"),
-    [
+def test_settings_of_a_preset_that_make_no_sense_are_refused(subtests: pytest.Subtests) -> None:
+    for name, own, message in [
         ("gtm", {"grid": (0, 3)}, r"grid=\(0, 3\) must be a list of integers, one or more a side"),
         ("gtm", {"grid": 5}, "grid=5 must be a list of integers"),
         ("gtm", {"grid": (5.5,)}, r"grid=\(5.5,\) must be a list of integers"),
@@ -81,11 +78,9 @@ def test_gtm_on_a_line_is_the_plain_algorithm_to_rounding() -> None:
         ("rca", {"n_latent": 1, "fixed": 0.1}, "fixed=0.1 must be a dictionary"),
         ("rca", {"n_latent": 1, "fixed": None}, "needs fixed={'Sigma': covariance}"),
         ("ppca", {"n_latent": 2, "latent_mean": np.zeros(2)}, r"preset 'ppca' has latent_mean=None, not array"),
-    ],
-)
-def test_settings_of_a_preset_that_make_no_sense_are_refused(name: str, own: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        preset(name, **own)
+    ]:
+        with subtests.test(name=name, own=own), pytest.raises(ValueError, match=message):
+            preset(name, **own)
 
 
 def test_a_grid_of_more_sides_than_bands_is_refused() -> None:

@@ -1,9 +1,6 @@
-"""The accessor gives what the functions give, and importing specinvert loads nothing heavy."""
+"""The accessor gives what the functions give; the public names of the package are there."""
 
 import inspect
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -150,48 +147,3 @@ def test_every_public_function_and_method_is_documented() -> None:
     assert len(objects) > 15
     for thing in objects:
         assert inspect.getdoc(thing), thing
-
-
-def run_python(code: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
-    )
-    return done.stdout
-
-
-def test_importing_specinvert_loads_nothing_heavy() -> None:
-    heavy = ["scipy", "sklearn", "numba", "matplotlib", "rioxarray", "rasterio", "click", "netCDF4", "dask.array"]
-    code = (
-        "import xarray, sys; before = set(sys.modules); import specinvert; "
-        f"print([m for m in {heavy} if m in sys.modules and m not in before], "
-        "sorted(m for m in sys.modules if m.startswith('specinvert')), hasattr(xarray.DataArray, 'gllim'))"
-    )
-    assert (
-        run_python(code)
-        == "[] ['specinvert', 'specinvert._version', 'specinvert.accessor', 'specinvert.interrupts'] True\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "absent"),
-    [
-        ("GLLiMInverter", ["matplotlib", "click", "rasterio"]),
-        ("nrmse", ["scipy", "sklearn", "numba", "matplotlib", "click"]),
-        ("gllim", ["rioxarray", "netCDF4", "matplotlib", "click"]),
-    ],
-)
-def test_a_public_name_loads_only_what_it_needs(name: str, absent: list[str]) -> None:
-    code = (
-        "import sys, xarray; before = set(sys.modules); import specinvert; "
-        f"specinvert.{name}; print([m for m in {absent} if m in sys.modules and m not in before])"
-    )
-    assert run_python(code) == "[]\n"
-
-
-def test_the_command_line_starts_without_the_heavy_packages() -> None:
-    heavy = ["scipy", "sklearn", "numba", "matplotlib", "rioxarray", "netCDF4"]
-    code = (
-        "import xarray, sys; before = set(sys.modules); import specinvert.cli; "
-        f"print([m for m in {heavy} if m in sys.modules and m not in before])"
-    )
-    assert run_python(code) == "[]\n"

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.stops
+
 CODE = 130
 SLOW = """
 import sys, time

@@ -165,11 +165,12 @@ TRAINING: dict[str, tuple[Callable[[], Any], dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.usefixtures("no_work")
-@pytest.mark.parametrize("case", TRAINING)
-def test_training_refuses(case: str) -> None:
-    make, arguments, parts = TRAINING[case]
-    with refuses(ValueError, *parts):
-        fit(make(), **arguments)
+def test_training_refuses(subtests: pytest.Subtests) -> None:
+    for case in TRAINING:
+        with subtests.test(case=case):
+            make, arguments, parts = TRAINING[case]
+            with refuses(ValueError, *parts):
+                fit(make(), **arguments)
 
 
 @pytest.mark.usefixtures("no_work")
@@ -197,9 +198,8 @@ def test_all_data_checks_come_before_training(monkeypatch: pytest.MonkeyPatch) -
             fit(make(), **arguments)
 
 
-@pytest.mark.parametrize(
-    ("settings", "parts"),
-    [
+def test_settings_are_checked_when_given(subtests: pytest.Subtests) -> None:
+    for settings, parts in [
         ({"n_components": 0}, ["n_components=0", "1 or more"]),
         ({"n_components": "5"}, ["n_components='5'", "an integer"]),
         ({"n_components": 2.5}, ["n_components=2.5", "an integer"]),
@@ -215,11 +215,9 @@ def test_all_data_checks_come_before_training(monkeypatch: pytest.MonkeyPatch) -
         ({"tol": "small"}, ["tol='small'", "zero or more"]),
         ({"tol": -1e-3}, ["tol=-0.001", "zero or more"]),
         ({"reg_covar": np.nan}, ["reg_covar=nan", "zero or more"]),
-    ],
-)
-def test_settings_are_checked_when_given(settings: dict[str, Any], parts: list[str]) -> None:
-    with refuses(ValueError, *parts):
-        GLLiMInverter(**settings)
+    ]:
+        with subtests.test(settings=settings), refuses(ValueError, *parts):
+            GLLiMInverter(**settings)
 
 
 @pytest.mark.usefixtures("no_work")
@@ -327,11 +325,12 @@ CUBES: dict[str, tuple[Callable[[], Any], dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.usefixtures("no_work")
-@pytest.mark.parametrize("case", CUBES)
-def test_inversion_refuses(case: str) -> None:
-    make, arguments, parts = CUBES[case]
-    with refuses(ValueError, *parts):
-        fitted().invert(make(), **arguments)
+def test_inversion_refuses(subtests: pytest.Subtests) -> None:
+    for case in CUBES:
+        with subtests.test(case=case):
+            make, arguments, parts = CUBES[case]
+            with refuses(ValueError, *parts):
+                fitted().invert(make(), **arguments)
 
 
 @pytest.mark.usefixtures("no_work")

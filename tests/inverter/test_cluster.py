@@ -19,6 +19,7 @@ import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
 from distributed.core import Status
+from distributed.utils import get_mp_context
 
 import specinvert
 from labelled import assert_close, assert_same_fit, fitted, make_cube, make_training
@@ -33,9 +34,20 @@ SECONDS = 20.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Two workers; none is given up because its process happens to be down the usual 15 s after it was killed first."""
+    """Two workers; none is given up because its process happens to be down the usual 15 s after it was killed first.
+
+    Their processes are forked from one that has everything imported, so that those that are killed are back soon.
+    """
+    options = {
+        "distributed.deploy.lost-worker-timeout": "1 hour",
+        "distributed.worker.multiprocessing-method": "forkserver",
+    }
+    with dask.config.set(options):
+        get_mp_context().set_forkserver_preload(
+            ["distributed", "specinvert.inverter", "specinvert.io.writing", "labelled"]
+        )
     with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        dask.config.set(options),
         LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0") as local,
     ):
         yield local
@@ -94,6 +106,7 @@ def test_maps_are_written_five_times_within_time_and_equal(client: Client, tmp_p
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"maps-{n}.nc" for n in range(5)]
 
 
+@pytest.mark.stops
 def test_a_killed_worker_changes_nothing_but_the_time(cluster: LocalCluster, client: Client, tmp_path: Path) -> None:
     cube = make_cube(dtype=np.float32)
     killed: list[int] = []
@@ -110,6 +123,7 @@ def test_a_killed_worker_changes_nothing_but_the_time(cluster: LocalCluster, cli
         assert_close(found.load()[list(fitted(1).invert(cube))], fitted(1).invert(cube), 0.0)
 
 
+@pytest.mark.stops
 @pytest.mark.parametrize("persist", [True, False])
 def test_workers_killed_between_iterations_change_nothing_but_the_time(
     cluster: LocalCluster, client: Client, persist: bool, tmp_path: Path
@@ -139,6 +153,7 @@ def read_or_die(block: np.ndarray, folder: Path) -> np.ndarray:
     return block
 
 
+@pytest.mark.stops
 def test_a_worker_that_dies_at_a_chunk_changes_nothing_but_the_time(client: Client, tmp_path: Path) -> None:
     training = stored_training(tmp_path)
     lazy = da.map_blocks(read_or_die, training["reflectance"].data, tmp_path, meta=np.empty((0, 0)))
@@ -244,6 +259,7 @@ def test_an_error_of_the_work_itself_is_raised_as_it_is(client: Client, tmp_path
         source.sum(fail)
 
 
+@pytest.mark.stops
 @pytest.mark.parametrize("persist", [True, False])
 def test_a_cluster_closed_during_training_is_reported(persist: bool, tmp_path: Path) -> None:
     training = stored_training(tmp_path)

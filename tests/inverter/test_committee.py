@@ -186,6 +186,7 @@ class Stop(Exception):
     """Raised in the middle of a run."""
 
 
+@pytest.mark.stops
 @pytest.mark.parametrize("chunks", [None, 40])
 @pytest.mark.parametrize("label", ["member 1, L_w = 1", "member 3, L_w = 1"])
 def test_a_stopped_committee_resumes_to_the_same_bits(tmp_path: Path, label: str, chunks: int | None) -> None:

@@ -10,14 +10,15 @@ import pytest
 import xarray as xr
 
 import reference
+from conditions import DEVIATIONS, PIXELS, along_bands
 from labelled import PARAMETERS, WAVELENGTHS, assert_close, fitted, make_cube, make_truth
 from specinvert import GLLiMInverter
+
+pytestmark = pytest.mark.oracle
 
 OUTPUTS = ("mean", "std", "cov", "log_evidence", "flag")
 NODATA, PARTIAL, ABOVE = 1, 2, 16
 MODELS = [((0, "iso"), np.float64), ((1, "diag"), np.float32), ((1, "diag"), np.float64), ((1, "full"), np.float64)]
-PIXELS = (5, 6)
-DEVIATIONS = np.linspace(0.01, 0.06, 8)
 PLACES = [(0, 0), (0, 1), (1, 2), (2, 4), (3, 3), (4, 5)]
 """Pixels compared with the reference: those that miss bands or noise, and others."""
 ORDER = [5, 0, 7, 2, 4, 1, 6, 3]
@@ -28,12 +29,6 @@ def spotted_cube(dtype: Any = np.float64) -> xr.DataArray:
     cube = make_cube(dtype=dtype)
     cube.values[0, 0, 2] = cube.values[0, 1, [0, 3, 7]] = np.nan
     return cube
-
-
-def along_bands(values: Any, nanometres: Any, *dims: str) -> xr.DataArray:
-    """Noise over ``dims`` and bands of wavelengths given in micrometres."""
-    wavelength = ("band", np.asarray(nanometres) / 1000.0, {"units": "um"})
-    return xr.DataArray(values, dims=(*dims, "band"), coords={"wavelength": wavelength}, attrs={"units": "1"})
 
 
 def of_pixels(seed: int, *more: int) -> np.ndarray:

@@ -6,8 +6,8 @@ import dask
 import numpy as np
 import pytest
 import xarray as xr
-from test_conditions import DEVIATIONS, PIXELS, along_bands
 
+from conditions import DEVIATIONS, PIXELS, along_bands
 from labelled import PARAMETERS, WAVELENGTHS, fitted, make_cube, make_truth, refuses
 
 
@@ -75,32 +75,34 @@ def refusing_scheduler(*arguments: Any, **options: Any) -> None:
     raise AssertionError("something was computed")
 
 
-@pytest.mark.parametrize("chunks", [None, {"y": 2}])
-@pytest.mark.parametrize("case", BAD_NOISE)
-def test_noise_that_cannot_serve_is_refused_in_one_line_before_any_work(case: str, chunks: Any) -> None:
-    noise, kind, parts = BAD_NOISE[case]
-    cube = make_cube() if chunks is None else make_cube().copy(data=make_cube().chunk(chunks).data)
-    with dask.config.set(scheduler=refusing_scheduler), refuses(kind, *parts):
-        fitted().invert(cube, noise)
-    with refuses(kind, *parts):
-        fitted().posterior(cube, noise)
+def test_noise_that_cannot_serve_is_refused_in_one_line_before_any_work(subtests: pytest.Subtests) -> None:
+    for chunks in [None, {"y": 2}]:
+        for case in BAD_NOISE:
+            with subtests.test(chunks=chunks, case=case):
+                noise, kind, parts = BAD_NOISE[case]
+                cube = make_cube() if chunks is None else make_cube().copy(data=make_cube().chunk(chunks).data)
+                with dask.config.set(scheduler=refusing_scheduler), refuses(kind, *parts):
+                    fitted().invert(cube, noise)
+                with refuses(kind, *parts):
+                    fitted().posterior(cube, noise)
 
 
-@pytest.mark.parametrize("chunks", [None, {"y": 2}])
-@pytest.mark.parametrize("case", BAD_KNOWN)
-def test_known_parameters_that_cannot_serve_are_refused_in_one_line_before_any_work(case: str, chunks: Any) -> None:
-    known, kind, parts = BAD_KNOWN[case]
-    cube = make_cube() if chunks is None else make_cube().copy(data=make_cube().chunk(chunks).data)
-    with dask.config.set(scheduler=refusing_scheduler), refuses(kind, *parts):
-        fitted().invert(cube, known=known)
-    with refuses(kind, *parts):
-        fitted().posterior(cube, known=known)
+def test_known_parameters_that_cannot_serve_are_refused_in_one_line_before_any_work(subtests: pytest.Subtests) -> None:
+    for chunks in [None, {"y": 2}]:
+        for case in BAD_KNOWN:
+            with subtests.test(chunks=chunks, case=case):
+                known, kind, parts = BAD_KNOWN[case]
+                cube = make_cube() if chunks is None else make_cube().copy(data=make_cube().chunk(chunks).data)
+                with dask.config.set(scheduler=refusing_scheduler), refuses(kind, *parts):
+                    fitted().invert(cube, known=known)
+                with refuses(kind, *parts):
+                    fitted().posterior(cube, known=known)
 
 
-@pytest.mark.parametrize("least", [0, -1, 9, 2.5, True, "3"])
-def test_min_valid_bands_out_of_range_is_refused(least: Any) -> None:
-    with refuses(ValueError, f"min_valid_bands={least!r}", "1 to the 8 bands"):
-        fitted().invert(make_cube(), min_valid_bands=least)
+def test_min_valid_bands_out_of_range_is_refused(subtests: pytest.Subtests) -> None:
+    for least in [0, -1, 9, 2.5, True, "3"]:
+        with subtests.test(least=least), refuses(ValueError, f"min_valid_bands={least!r}", "1 to the 8 bands"):
+            fitted().invert(make_cube(), min_valid_bands=least)
 
 
 def test_infinite_values_known_in_some_pixels_are_refused_with_their_name_and_count() -> None:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import xarray as xr
-from test_inverter_transforms import PARTS, bounded, scaled_spectra
-from test_outputs import maps_of_table, spectra_of_squares, square_model, table
 
+from bounded import PARTS, bounded, scaled_spectra
 from labelled import PARAMETERS, fitted, make_cube, make_training, refuses
+from tabled import maps_of_table, spectra_of_squares, square_model, table
 
 
 def test_draws_have_the_moments_of_the_posterior() -> None:

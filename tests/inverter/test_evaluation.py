@@ -29,6 +29,7 @@ def dense(inverter: GLLiMInverter) -> reference.Theta:
     return reference.Theta(theta.pi, theta.c, theta.Gamma, theta.A, theta.b, theta.sigma_dense(), theta.n_latent)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("n_latent", [0, 1])
 @pytest.mark.parametrize("chunks", [None, {"y": 2, "band": 3}])
 def test_the_posterior_mixture_is_the_reference_s(n_latent: int, chunks: Any) -> None:
@@ -85,6 +86,7 @@ def test_the_posterior_of_a_grid_of_parameters_keeps_its_axes() -> None:
     assert list(found["dust"].values) == [0.2, 0.4, 0.6]
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("n_latent", [0, 1])
 def test_simulated_spectra_are_the_reference_s_with_the_bands_of_training(n_latent: int) -> None:
     truth = make_truth(("time", "y", "x"))

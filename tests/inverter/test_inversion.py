@@ -112,6 +112,7 @@ def test_a_dataset_is_searched_for_the_variable_of_training_else_the_only_one_wi
         fitted().invert(cube.to_dataset(name="radiance").assign(other=cube))
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("sigma", ["iso", "diag", "full"])
 @pytest.mark.parametrize("n_latent", [0, 1])
 def test_every_output_is_the_reference_s_posterior(sigma: str, n_latent: int) -> None:
@@ -351,6 +352,7 @@ def test_outputs_may_be_one_name_and_come_in_a_fixed_order() -> None:
         assert_close(alone, every[list(alone.data_vars)])
 
 
+@pytest.mark.oracle
 def test_latents_of_an_unsupervised_model_are_the_reference_s() -> None:
     cube = make_cube()
     maps = unsupervised().invert(cube, outputs=("latent", "log_evidence"))

@@ -14,24 +14,9 @@ from scipy.stats import norm
 
 from labelled import PARAMETERS, TRUTH_ATTRS, WAVELENGTHS, assert_close, fitted, make_cube, make_training, make_truth
 from specinvert import GLLiMInverter, save_maps
+from tabled import EVERY, ROWS, maps_of_table, spectra_of_squares, square_model, table
 
 NODATA, PARTIAL, OUT_OF_DOMAIN, BELOW, ABOVE, MULTIMODAL = 1, 2, 4, 8, 16, 32
-EVERY = (
-    *("mean", "std", "q05", "q5", "q975", "ci90", "hdi90", "mode", "n_modes", "cov", "entropy"),
-    *("residual", "fit_rmse", "log_evidence", "flag"),
-)
-ROWS = 6
-
-
-@cache
-def table() -> xr.DataArray:
-    """Spectra (sample, band) that no model of the tests has seen."""
-    return make_training(ROWS, seed=21)["reflectance"]
-
-
-@cache
-def maps_of_table() -> xr.Dataset:
-    return fitted(1).invert(table(), outputs=EVERY)
 
 
 @cache
@@ -40,26 +25,6 @@ def mixtures() -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     found = fitted(1).posterior(table())
     names = ("weight", "mean", "covariance")
     return [tuple(found[name].isel(sample=i).values for name in names) for i in range(ROWS)]  # type: ignore[misc]
-
-
-@cache
-def square_training() -> xr.Dataset:
-    """Spectra of the square of t, which do not tell t from -t."""
-    rng = np.random.default_rng(0)
-    t = rng.uniform(-1.0, 1.0, 1500)
-    values = t[:, None] ** 2 * np.linspace(0.5, 1.0, 8) + 0.01 * rng.normal(size=(1500, 8))
-    coords = {"wavelength": ("band", WAVELENGTHS, {"units": "nm"})}
-    return xr.Dataset({"reflectance": (("sample", "band"), values), "t": ("sample", t)}, coords=coords)
-
-
-@cache
-def square_model() -> GLLiMInverter:
-    return GLLiMInverter(n_components=12, max_iter=20, tol=0.0, random_state=0).fit(square_training())
-
-
-def spectra_of_squares(t: list[float]) -> xr.DataArray:
-    values = np.array(t)[:, None] ** 2 * np.linspace(0.5, 1.0, 8)
-    return square_training()["reflectance"][: len(t)].copy(data=values)
 
 
 @cache

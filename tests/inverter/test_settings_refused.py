@@ -15,9 +15,8 @@ from specinvert.gllim import GLLiM
 from specinvert.nuisance import Discrepancy, Gain, Haze, Noise, Offset, ThinCloud, apply
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "part"),
-    [
+def test_an_inverter_refuses_a_setting_when_it_is_given(subtests: pytest.Subtests) -> None:
+    for name, value, part in [
         *(("max_latent", value, "0 or more") for value in (-1, True, [0, -1], [1.5])),
         *(("max_latent", value, "an integer or a sequence") for value in (1.5, np.nan, "three", [], None)),
         *(("random_state", value, "0 to 4294967295") for value in (-1, 2**32, 1.5, np.nan, True, "x", [1, 2])),
@@ -25,21 +24,24 @@ from specinvert.nuisance import Discrepancy, Gain, Haze, Noise, Offset, ThinClou
         *(("max_iter", value, "1 or more") for value in (0, True, 1.5, np.inf)),
         *(("tol", value, "zero or more") for value in (np.nan, np.inf, -1, True, [0.1])),
         ("n_ensemble", True, "1 or more"),
-    ],
-)
-def test_an_inverter_refuses_a_setting_when_it_is_given(name: str, value: Any, part: str) -> None:
-    with refuses(ValueError, f"{name}=", part):
-        GLLiMInverter(**{name: value})
+    ]:
+        with subtests.test(name=name, value=value), refuses(ValueError, f"{name}=", part):
+            GLLiMInverter(**{name: value})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("n_components", 2), ("n_latent", 1), ("max_latent", 1), ("n_init", 1), ("max_iter", 2), ("random_state", 0)],
-)
-def test_integers_of_numpy_are_as_good_as_others(name: str, value: int) -> None:
-    settings = QUICK | {"n_components": 2, "max_iter": 2}
-    found = [GLLiMInverter(**(settings | {name: kind(value)})).fit(make_training()) for kind in (int, np.int64)]
-    assert found[0].model_id == found[1].model_id
+def test_integers_of_numpy_are_as_good_as_others(subtests: pytest.Subtests) -> None:
+    for name, value in [
+        ("n_components", 2),
+        ("n_latent", 1),
+        ("max_latent", 1),
+        ("n_init", 1),
+        ("max_iter", 2),
+        ("random_state", 0),
+    ]:
+        with subtests.test(name=name, value=value):
+            settings = QUICK | {"n_components": 2, "max_iter": 2}
+            found = [GLLiMInverter(**(settings | {name: kind(value)})).fit(make_training()) for kind in (int, np.int64)]
+            assert found[0].model_id == found[1].model_id
 
 
 def test_a_seed_of_numpy_draws_the_same_noise() -> None:
@@ -58,9 +60,8 @@ def fit_arrays(settings: dict[str, Any] | None = None, **arguments: Any) -> GLLi
     return model.fit(training["reflectance"].values, targets, **arguments)
 
 
-@pytest.mark.parametrize(
-    ("settings", "parts"),
-    [
+def test_the_estimator_refuses(subtests: pytest.Subtests) -> None:
+    for settings, parts in [
         ({"n_latent": np.array([1, 2])}, ["n_latent=", "0 or more"]),
         ({"algorithm": np.array(["general"])}, ["algorithm=", "'general'"]),
         ({"sigma": np.array(["iso", "diag"])}, ["sigma=", "'full', 'diag', 'iso'"]),
@@ -76,69 +77,69 @@ def fit_arrays(settings: dict[str, Any] | None = None, **arguments: Any) -> GLLi
         ({"latent_covariance": -1.0}, ["latent_covariance", "positive definite", "-1"]),
         ({"n_latent": 2, "latent_covariance": 1.5}, ["latent_covariance", "positive definite"]),
         ({"n_latent": 2, "latent_covariance": [[1.0, 0.5], [0.0, 1.0]]}, ["latent_covariance", "symmetric", "0.5"]),
-    ],
-)
-def test_the_estimator_refuses(settings: dict[str, Any], parts: list[str]) -> None:
-    with refuses(ValueError, *parts):
-        fit_arrays(settings)
+    ]:
+        with subtests.test(settings=settings), refuses(ValueError, *parts):
+            fit_arrays(settings)
 
 
-@pytest.mark.parametrize(("name", "what"), [("sample_weight", "sample weights"), ("responsibilities",) * 2])
-@pytest.mark.parametrize("value", ["x", {}])
-def test_what_samples_have_must_be_numbers(name: str, what: str, value: Any) -> None:
-    with refuses(ValueError, what, "an array of numbers", repr(value)):
-        fit_arrays(**{name: value})
+def test_what_samples_have_must_be_numbers(subtests: pytest.Subtests) -> None:
+    for name, what in [("sample_weight", "sample weights"), ("responsibilities",) * 2]:
+        for value in ["x", {}]:
+            with (
+                subtests.test(name=name, what=what, value=value),
+                refuses(ValueError, what, "an array of numbers", repr(value)),
+            ):
+                fit_arrays(**{name: value})
 
 
-@pytest.mark.parametrize("value", [True, "bar", 0])
-def test_progress_of_training_must_be_a_function(value: Any) -> None:
-    with refuses(TypeError, f"progress={value!r}", "a function"):
-        fit_arrays(progress=value)
-    with refuses(TypeError, f"progress={value!r}", "a function"):
-        GLLiMInverter(**QUICK).fit(None, progress=value)  # type: ignore[arg-type]
+def test_progress_of_training_must_be_a_function(subtests: pytest.Subtests) -> None:
+    for value in [True, "bar", 0]:
+        with subtests.test(value=value):
+            with refuses(TypeError, f"progress={value!r}", "a function"):
+                fit_arrays(progress=value)
+            with refuses(TypeError, f"progress={value!r}", "a function"):
+                GLLiMInverter(**QUICK).fit(None, progress=value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "parts"),
-    [
+def test_training_refuses(subtests: pytest.Subtests) -> None:
+    for arguments, error, parts in [
         ({"spectra": ["reflectance"]}, ValueError, ["spectra ['reflectance']", "'water'"]),
         ({"parameters": 3}, TypeError, ["parameters=3", "a list of names"]),
         ({"noise": True}, TypeError, ["white is True", "give one number"]),
         ({"noise": "0.1"}, TypeError, ["white is '0.1'", "give one number"]),
-    ],
-)
-def test_training_refuses(arguments: dict[str, Any], error: type[Exception], parts: list[str]) -> None:
-    with refuses(error, *parts):
-        GLLiMInverter(**QUICK).fit(make_training(), **arguments)
+    ]:
+        with subtests.test(arguments=arguments), refuses(error, *parts):
+            GLLiMInverter(**QUICK).fit(make_training(), **arguments)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "error", "part"),
-    [
+def test_inversion_refuses(subtests: pytest.Subtests) -> None:
+    for name, value, error, part in [
         *(("tolerance", value, ValueError, "a finite number") for value in (np.inf, np.nan, -1.0, True, "1", None)),
         *(("noise_includes_training", value, ValueError, "True or False") for value in (0, None, [], "no")),
         *(("outputs", value, TypeError, "a list of names") for value in (None, 3, True)),
         ("outputs", ["draws5", "draws7"], ValueError, "the same variables"),
         *(("min_valid_bands", value, ValueError, "from 1 to the 8 bands") for value in (0, 9, 1.5, True, np.nan)),
-    ],
-)
-def test_inversion_refuses(name: str, value: Any, error: type[Exception], part: str) -> None:
-    shown = f"outputs {value}" if isinstance(value, list) and name == "outputs" else f"{name}={value!r}"
-    with refuses(error, shown, part):
-        fitted().invert(make_cube(), **{name: value})
+    ]:
+        with subtests.test(name=name, value=value):
+            shown = f"outputs {value}" if isinstance(value, list) and name == "outputs" else f"{name}={value!r}"
+            with refuses(error, shown, part):
+                fitted().invert(make_cube(), **{name: value})
 
 
-@pytest.mark.parametrize("use", ["evaluate", "pit", "recalibrate"])
-@pytest.mark.parametrize("name", ["outputs", "sensor", "model"])
-def test_what_is_no_option_of_an_inversion_is_named(use: str, name: str) -> None:
-    with refuses(TypeError, repr(name), "'noise', 'known', 'band_dim', 'tolerance'"):
-        getattr(fitted(), use)(make_training(), **{name: None})
+def test_what_is_no_option_of_an_inversion_is_named(subtests: pytest.Subtests) -> None:
+    for use in ["evaluate", "pit", "recalibrate"]:
+        for name in ["outputs", "sensor", "model"]:
+            with (
+                subtests.test(use=use, name=name),
+                refuses(TypeError, repr(name), "'noise', 'known', 'band_dim', 'tolerance'"),
+            ):
+                getattr(fitted(), use)(make_training(), **{name: None})
 
 
-@pytest.mark.parametrize("minimum", [0, -1, 1.5, np.nan, True, "x", None, [1, 2]])
-def test_recalibration_refuses(minimum: Any) -> None:
-    with refuses(ValueError, f"minimum={minimum!r}", "1 or more"):
-        fitted().recalibrate(make_training(), minimum=minimum)
+def test_recalibration_refuses(subtests: pytest.Subtests) -> None:
+    for minimum in [0, -1, 1.5, np.nan, True, "x", None, [1, 2]]:
+        with subtests.test(minimum=minimum), refuses(ValueError, f"minimum={minimum!r}", "1 or more"):
+            fitted().recalibrate(make_training(), minimum=minimum)
 
 
 def test_a_recalibration_that_fails_leaves_the_earlier_one() -> None:
@@ -150,30 +151,27 @@ def test_a_recalibration_that_fails_leaves_the_earlier_one() -> None:
     assert inverter.model_.recalibration is before
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize(
-    ("name", "value", "error", "part"),
-    [
-        *(("resume", value, ValueError, "True or False") for value in (1, "yes", None)),
-        *(("progress", value, TypeError, "a function") for value in (True, "bar")),
-        *(("compression", value, ValueError, "0 (none) to 9") for value in (True, -1, 10, 1.5, np.nan, "1", None)),
-        *(("history", value, TypeError, "a text") for value in (1, ["invert"])),
-    ],
-)
-def test_writing_maps_refuses_and_writes_nothing(
-    tmp_path: Path, lazy: bool, name: str, value: Any, error: type[Exception], part: str
-) -> None:
-    maps = xr.Dataset({"lai": (("y", "x"), np.ones((4, 4)))})
-    with refuses(error, f"{name}={value!r}", part):
-        save_maps(maps.chunk(y=2) if lazy else maps, tmp_path / "maps.nc", **{name: value})
-    assert not list(tmp_path.iterdir())
+def test_writing_maps_refuses_and_writes_nothing(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for lazy in [False, True]:
+        for name, value, error, part in [
+            *(("resume", value, ValueError, "True or False") for value in (1, "yes", None)),
+            *(("progress", value, TypeError, "a function") for value in (True, "bar")),
+            *(("compression", value, ValueError, "0 (none) to 9") for value in (True, -1, 10, 1.5, np.nan, "1", None)),
+            *(("history", value, TypeError, "a text") for value in (1, ["invert"])),
+        ]:
+            with subtests.test(lazy=lazy, name=name, value=value):
+                maps = xr.Dataset({"lai": (("y", "x"), np.ones((4, 4)))})
+                with refuses(error, f"{name}={value!r}", part):
+                    save_maps(maps.chunk(y=2) if lazy else maps, tmp_path / "maps.nc", **{name: value})
+                assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("variable", [3, True, ["reflectance"]])
-def test_the_cube_of_a_file_is_asked_for_by_name(tmp_path: Path, variable: Any) -> None:
-    write_emit(tmp_path / "scene.nc")
-    with refuses(TypeError, f"variable={variable!r}", "the name"):
-        open_cube(tmp_path / "scene.nc", variable=variable)
+def test_the_cube_of_a_file_is_asked_for_by_name(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for variable in [3, True, ["reflectance"]]:
+        with subtests.test(variable=variable):
+            write_emit(tmp_path / "scene.nc")
+            with refuses(TypeError, f"variable={variable!r}", "the name"):
+                open_cube(tmp_path / "scene.nc", variable=variable)
 
 
 def test_a_lookup_is_read_from_a_path_written_as_text(tmp_path: Path) -> None:
@@ -191,37 +189,35 @@ RESAMPLING = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "error", "part"), RESAMPLING)
-@pytest.mark.parametrize("use", [resample, lambda *given, **options: resample_noise(0.1, *given, **options)])
-def test_resampling_refuses(use: Callable[..., Any], name: str, value: Any, error: type[Exception], part: str) -> None:
-    with refuses(error, f"{name}={value!r}", part):
-        use(make_training(), SENSOR, **{name: value})
+def test_resampling_refuses(subtests: pytest.Subtests) -> None:
+    for name, value, error, part in RESAMPLING:
+        for use in [resample, lambda *given, **options: resample_noise(0.1, *given, **options)]:
+            with subtests.test(name=name, value=value, use=use), refuses(error, f"{name}={value!r}", part):
+                use(make_training(), SENSOR, **{name: value})
 
 
-@pytest.mark.parametrize("use", [resample, lambda *given, **options: resample_noise(0.1, *given, **options)])
-def test_resampling_takes_labelled_spectra_alone(use: Callable[..., Any]) -> None:
-    with refuses(TypeError, "training", "Dataset or DataArray", "ndarray"):
-        use(np.ones((2, 8)), SENSOR)
-    with refuses(ValueError, "spectra='reflectance'", "leave it out"):
-        use(make_training()["reflectance"], SENSOR, spectra="reflectance")
+def test_resampling_takes_labelled_spectra_alone(subtests: pytest.Subtests) -> None:
+    for use in [resample, lambda *given, **options: resample_noise(0.1, *given, **options)]:
+        with subtests.test(use=use):
+            with refuses(TypeError, "training", "Dataset or DataArray", "ndarray"):
+                use(np.ones((2, 8)), SENSOR)
+            with refuses(ValueError, "spectra='reflectance'", "leave it out"):
+                use(make_training()["reflectance"], SENSOR, spectra="reflectance")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "error", "part"),
-    [
+def test_selecting_bands_refuses(subtests: pytest.Subtests) -> None:
+    for name, value, error, part in [
         *((name, 1, ValueError, "True or False") for name in ("good_only", "drop")),
         *((name, value, TypeError, "pairs (low, high)") for name in ("exclude", "keep") for value in (3, "1350-1450")),
-    ],
-)
-def test_selecting_bands_refuses(name: str, value: Any, error: type[Exception], part: str) -> None:
-    with refuses(error, f"{name}={value!r}", part):
-        select_bands(make_cube(), **{name: value})
+    ]:
+        with subtests.test(name=name, value=value), refuses(error, f"{name}={value!r}", part):
+            select_bands(make_cube(), **{name: value})
 
 
-@pytest.mark.parametrize("value", [True, "0.1", None, {}, [None]])
-def test_noise_is_numbers(value: Any) -> None:
-    with refuses(TypeError, "Noise: relative", "give one number"):
-        Noise(relative=value)
+def test_noise_is_numbers(subtests: pytest.Subtests) -> None:
+    for value in [True, "0.1", None, {}, [None]]:
+        with subtests.test(value=value), refuses(TypeError, "Noise: relative", "give one number"):
+            Noise(relative=value)
 
 
 NUISANCES: list[tuple[Callable[[Any], object], str, type[Exception], tuple[Any, ...]]] = [
@@ -240,13 +236,12 @@ NUISANCES: list[tuple[Callable[[Any], object], str, type[Exception], tuple[Any, 
 ]
 
 
-@pytest.mark.parametrize(
-    ("make", "said", "error", "value"),
-    [(make, said, error, value) for make, said, error, values in NUISANCES for value in values],
-)
-def test_nuisances_refuse(make: Callable[[Any], object], said: str, error: type[Exception], value: Any) -> None:
-    with refuses(error, f"{said}{value!r}", "give"):
-        make(value)
+def test_nuisances_refuse(subtests: pytest.Subtests) -> None:
+    for make, said, error, value in [
+        (make, said, error, value) for make, said, error, values in NUISANCES for value in values
+    ]:
+        with subtests.test(make=make, said=said, value=value), refuses(error, f"{said}{value!r}", "give"):
+            make(value)
 
 
 def test_whether_a_curve_is_relative_or_draws_are_kept_is_yes_or_no() -> None:

@@ -13,6 +13,8 @@ from files import maps_of
 from specinvert.io.atomic import NETCDF_LOCK, atomic_path
 from specinvert.io.writing.writers import save_maps
 
+pytestmark = pytest.mark.stops
+
 pytestmark = pytest.mark.filterwarnings(
     # rioxarray still multiplies affine transforms with *
     "ignore:Use `@` matmul:PendingDeprecationWarning"

@@ -11,6 +11,8 @@ from labelled import make_training, refuses
 from specinvert import GLLiMInverter
 from specinvert.io.checkpoint import CheckpointFile
 
+pytestmark = pytest.mark.stops
+
 SETTINGS: dict[str, Any] = {"n_components": 3, "max_iter": 12, "tol": 0.0, "random_state": 0}
 
 

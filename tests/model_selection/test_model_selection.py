@@ -169,9 +169,8 @@ def test_fits_that_have_not_converged_are_told_once() -> None:
     assert sum("converge" in str(warning.message) for warning in told) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_input_is_refused_before_any_fit(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
+    for options, message in [
         ({"n_components": []}, "n_components=[] must hold integers, 1 or more"),
         ({"n_components": [0, 2]}, "n_components=[0, 2] must hold integers, 1 or more"),
         ({"n_components": "ten"}, "n_components='ten' must be a sequence"),
@@ -189,14 +188,11 @@ def test_fits_that_have_not_converged_are_told_once() -> None:
         ({"parameters": [], "n_latent": [0, 1]}, "unsupervised"),
         ({"parameters": ["ice"]}, "'ice'"),
         ({"sigma": "round"}, "sigma='round'"),
-    ],
-)
-def test_bad_input_is_refused_before_any_fit(
-    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grid_fits, "train", lambda *_: pytest.fail("fitted"))
-    with refuses(ValueError, message):
-        select_model(make_training(), **{"n_components": [2, 3], "n_latent": [0, 1], **options})
+    ]:
+        with subtests.test(options=options):
+            monkeypatch.setattr(grid_fits, "train", lambda *_: pytest.fail("fitted"))
+            with refuses(ValueError, message):
+                select_model(make_training(), **{"n_components": [2, 3], "n_latent": [0, 1], **options})
 
 
 def test_constant_bands_are_refused_before_any_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from labelled import QUICK, make_training, refuses
 from specinvert.model_selection import grid as grid_fits
 from specinvert.model_selection.select import Selection, select_model
 
+pytestmark = pytest.mark.stops
+
 SETTINGS = {name: value for name, value in QUICK.items() if name != "n_components"}
 
 

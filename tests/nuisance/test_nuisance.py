@@ -139,13 +139,14 @@ def test_a_shift_moves_a_straight_line_and_holds_its_ends() -> None:
     assert distance.attrs["units"] == "nm"
 
 
-@pytest.mark.parametrize("what", EVERYTHING, ids=lambda w: type(w).__name__)
-def test_plain_arrays_keep_their_values_and_give_the_same_for_the_same_generator(what: Nuisance) -> None:
-    spectra = np.tile(SPECTRUM, (5, 1))
-    first, again = (what.apply(spectra, WAVELENGTHS, np.random.default_rng(7)) for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    np.testing.assert_array_equal(spectra, np.tile(SPECTRUM, (5, 1)))
-    assert not np.array_equal(first, spectra)
+def test_plain_arrays_keep_their_values_and_give_the_same_for_the_same_generator(subtests: pytest.Subtests) -> None:
+    for what in EVERYTHING:
+        with subtests.test(what=what):
+            spectra = np.tile(SPECTRUM, (5, 1))
+            first, again = (what.apply(spectra, WAVELENGTHS, np.random.default_rng(7)) for _ in range(2))
+            np.testing.assert_array_equal(first, again)
+            np.testing.assert_array_equal(spectra, np.tile(SPECTRUM, (5, 1)))
+            assert not np.array_equal(first, spectra)
 
 
 def test_steps_act_in_order() -> None:
@@ -165,9 +166,8 @@ def test_chains_are_taken_apart_and_equal_whichever_way_they_are_made() -> None:
     assert (a | b) != (b | a)
 
 
-@pytest.mark.parametrize(
-    ("make", "parts"),
-    [
+def test_settings_out_of_range_are_refused_when_the_nuisance_is_made(subtests: pytest.Subtests) -> None:
+    for make, parts in [
         (lambda: Noise(white=-0.1), ("Noise", "white is -0.1", "0 or more")),
         (lambda: Noise(relative=[0.1, np.nan]), ("Noise", "relative is nan")),
         (lambda: Noise(white=np.ones((2, 2))), ("Noise", "white has shape (2, 2)")),
@@ -187,16 +187,13 @@ def test_chains_are_taken_apart_and_equal_whichever_way_they_are_made() -> None:
         (lambda: Background(SOIL, tolerance=-1.0), ("tolerance is -1.0",)),
         (lambda: Background(SOIL.drop_vars("wavelength")), ("no dimension carries wavelengths", "band_dim=")),
         (lambda: Chain([]), ("no nuisance to apply", "at least one")),
-    ],
-)
-def test_settings_out_of_range_are_refused_when_the_nuisance_is_made(make: Any, parts: tuple[str, ...]) -> None:
-    with refuses(ValueError, *parts):
-        make()
+    ]:
+        with subtests.test(make=make, parts=parts), refuses(ValueError, *parts):
+            make()
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "parts"),
-    [
+def test_other_mistakes_are_named(subtests: pytest.Subtests) -> None:
+    for call, kind, parts in [
         (lambda: apply(SPECTRUM, Noise(0.1)), TypeError, ("Dataset or DataArray", "ndarray")),
         (lambda: apply(make_training(5), [Noise(0.1), "gain"]), TypeError, ("'gain' is no nuisance",)),
         (lambda: apply(make_training(5), []), ValueError, ("no nuisance",)),
@@ -210,11 +207,9 @@ def test_settings_out_of_range_are_refused_when_the_nuisance_is_made(make: Any, 
         (lambda: Gain(0.1).covariance(WAVELENGTHS), ValueError, ("relative to the spectrum",)),
         (lambda: Noise(0.1).covariance(None, [SPECTRUM]), ValueError, ("shape (1, 8)",)),
         (lambda: Discrepancy(0.1, 80.0).covariance(None, SPECTRUM), ValueError, ("needs wavelengths",)),
-    ],
-)
-def test_other_mistakes_are_named(call: Any, kind: type[Exception], parts: tuple[str, ...]) -> None:
-    with refuses(kind, *parts):
-        call()
+    ]:
+        with subtests.test(call=call, kind=kind, parts=parts), refuses(kind, *parts):
+            call()
 
 
 @pytest.mark.parametrize("module", [base, errors, scene, driver], ids=lambda m: m.__name__)
@@ -225,5 +220,6 @@ def test_examples_in_docstrings_print_what_they_show(module: Any) -> None:
     assert found.failed == 0
 
 
+@pytest.mark.docs
 def test_the_guide_prints_what_it_shows() -> None:
     assert_prints_what_it_shows(Path(__file__).parents[2] / "docs" / "nuisance.md")

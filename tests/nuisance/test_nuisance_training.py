@@ -292,9 +292,8 @@ def test_bands_in_several_chunks_are_refused_or_joined() -> None:
     xr.testing.assert_identical(joined.compute(), apply(make_training(30), Noise(0.1)))
 
 
-@pytest.mark.parametrize(
-    ("spectra", "what", "settings", "parts"),
-    [
+def test_spectra_that_do_not_fit_are_refused_before_anything_is_computed(subtests: pytest.Subtests) -> None:
+    for spectra, what, options, parts in [
         (make_spectra(), Noise(0.1), {"seed": -1}, ("seed is -1", "0 or more")),
         (make_spectra(), Noise(0.1), {"seed": None}, ("seed is None", "whole number")),
         (make_spectra(), Noise(0.1), {"repeat": 0}, ("repeat is 0", "1 or more")),
@@ -330,13 +329,10 @@ def test_bands_in_several_chunks_are_refused_or_joined() -> None:
                 "WavelengthShift": WavelengthShift(1.0),
             }.items()
         ),
-    ],
-)
-@pytest.mark.parametrize("lazy", [False, True], ids=["numpy", "dask"])
-def test_spectra_that_do_not_fit_are_refused_before_anything_is_computed(
-    spectra: xr.DataArray, what: Nuisance, settings: dict[str, Any], parts: tuple[str, ...], lazy: bool
-) -> None:
-    if lazy:
-        spectra = spectra.copy(data=spectra.variable.chunk().data)
-    with dask.config.set(scheduler=refusing_scheduler), refuses(ValueError, *parts):
-        apply(spectra, what, **settings)
+    ]:
+        for lazy in [False, True]:
+            with subtests.test(what=what, options=options, lazy=lazy):
+                if lazy:
+                    spectra = spectra.copy(data=spectra.variable.chunk().data)
+                with dask.config.set(scheduler=refusing_scheduler), refuses(ValueError, *parts):
+                    apply(spectra, what, **options)

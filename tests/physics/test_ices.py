@@ -101,9 +101,8 @@ def test_constants_are_interpolated_in_any_unit_and_order():
     np.testing.assert_allclose(refractive_index(ends, [1000.0]), [1.3 + 1e-6j], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_bad_input_is_refused_with_the_value(subtests):
+    for call, message in [
         (lambda: refractive_index(CONSTANTS["dust"].drop_vars("k"), BANDS, name="dust"), "dust has no k, only n"),
         (lambda: refractive_index(CONSTANTS["dust"], [4400.0], name="dust"), "dust covers 900 to 4300 nm, not 4400 nm"),
         (
@@ -134,11 +133,9 @@ def test_constants_are_interpolated_in_any_unit_and_order():
         (lambda: simulate_prospect(1, priors={"lai": (0, 1)}), "priors names lai; choose from leaf_structure"),
         (lambda: simulate_prospect(1, sensor=([2490.0], 175.0)), "band at 2490 nm lies outside 400 to 2500 nm"),
         (lambda: simulate_prosail(1, sensor=([2490.0], 175.0)), "band at 2490 nm lies outside 400 to 2500 nm"),
-    ],
-)
-def test_bad_input_is_refused_with_the_value(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ]:
+        with subtests.test(call=call, message=message), pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_shares_sum_to_one_and_stay_in_their_ranges():

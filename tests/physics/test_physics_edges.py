@@ -81,9 +81,8 @@ def bare(**priors: Any) -> Callable[[], Any]:
     return lambda: simulate_prosail(2, priors=priors, sensor=LEAF)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_what_cannot_be_is_refused_with_the_value(subtests: pytest.Subtests) -> None:
+    for call, message in [
         (lambda: hapke_reflectance(1.0 + 1e-12, DIRECTION), "w is 1.000000000001; a single-scattering albedo"),
         (lambda: brdf({"w": 0.5, "b": 0.1}, DIRECTION), "parameters lack theta_bar, c, b0, h; give w, theta_bar"),
         (lambda: simulate_brdf(1, Geometry([0], 0), ranges={"b": (0.5,)}), r"range of b is \(0.5,\); give two numbers"),
@@ -110,11 +109,9 @@ def bare(**priors: Any) -> Callable[[], Any]:
             bare(carotenoids=lambda drawn: drawn["chl"]),
             "carotenoids asks for 'chl'; functions are given leaf_st",
         ),
-    ],
-)
-def test_what_cannot_be_is_refused_with_the_value(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+    ]:
+        with subtests.test(call=call, message=message), pytest.raises(ValueError, match=message):
+            call()
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

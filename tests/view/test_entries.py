@@ -28,9 +28,8 @@ def series(**coords: Any) -> xr.Dataset:
 DATES = np.array(TIMES, dtype="datetime64[ns]")
 
 
-@pytest.mark.parametrize(
-    ("coords", "text", "index"),
-    [
+def test_an_entry_is_found_by_its_label_or_by_its_number_without_one(subtests: pytest.Subtests) -> None:
+    for coords, text, index in [
         ({}, "step=0", 0),
         ({}, "step=3", 3),
         ({"time": DATES}, "time=2020-05", 0),
@@ -43,20 +42,18 @@ DATES = np.array(TIMES, dtype="datetime64[ns]")
         ({"depth": np.float32([0.1, 0.5, 1.0, 2.0])}, "depth=2.3", 3),
         ({"year": [2001, 2002, 2003, 2004]}, "year=2003", 2),
         ({"season": ["dry", "wet", "cold", "hot"]}, "season=wet", 1),
-    ],
-)
-def test_an_entry_is_found_by_its_label_or_by_its_number_without_one(coords: dict, text: str, index: int) -> None:
-    dim, _, value = text.partition("=")
-    picked = pick(series(**coords), {dim: value})
-    assert picked.sizes[dim] == 1
-    assert float(picked["water"][0, 0, 0]) == index
-    assert list(entries_of(picked.isel({dim: 0}))) == [dim]
-    assert pick(picked, {dim: entry_text(picked[dim].values[0])}).sizes[dim] == 1
+    ]:
+        with subtests.test(coords=coords, text=text, index=index):
+            dim, _, value = text.partition("=")
+            picked = pick(series(**coords), {dim: value})
+            assert picked.sizes[dim] == 1
+            assert float(picked["water"][0, 0, 0]) == index
+            assert list(entries_of(picked.isel({dim: 0}))) == [dim]
+            assert pick(picked, {dim: entry_text(picked[dim].values[0])}).sizes[dim] == 1
 
 
-@pytest.mark.parametrize(
-    ("coords", "text", "message"),
-    [
+def test_what_names_no_entry_is_refused_with_what_there_is(subtests: pytest.Subtests) -> None:
+    for coords, text, message in [
         ({}, "time=0", r"no dimension is called 'time'; there are 'step' \(4 entries, 0 to 3\); 'y' \(3 entries"),
         ({}, "step=4", r"step=4: no number of an entry, as 'step' has no coordinate; 'step' has 4 entries, 0 to 3"),
         ({}, "step=-1", "no number of an entry"),
@@ -77,12 +74,11 @@ def test_an_entry_is_found_by_its_label_or_by_its_number_without_one(coords: dic
             "season=we",
             "no such entry; 'season' has 4 entries, dry, wet, cold",
         ),
-    ],
-)
-def test_what_names_no_entry_is_refused_with_what_there_is(coords: dict, text: str, message: str) -> None:
-    dim, _, value = text.partition("=")
-    with pytest.raises(ValueError, match=message):
-        pick(series(**coords), {dim: value})
+    ]:
+        with subtests.test(coords=coords, text=text):
+            dim, _, value = text.partition("=")
+            with pytest.raises(ValueError, match=message):
+                pick(series(**coords), {dim: value})
 
 
 def test_dates_of_other_calendars_are_found_too() -> None:

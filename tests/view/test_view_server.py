@@ -203,6 +203,7 @@ def test_in_a_browser_a_click_shows_the_numbers_and_no_text_of_the_file_runs(ser
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+@pytest.mark.stops
 def test_ctrl_c_ends_the_server_and_frees_the_port(served):
     status, errors = served.interrupt()
     assert status == 0

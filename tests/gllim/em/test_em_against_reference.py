@@ -34,6 +34,8 @@ from strategies import (
     structures,
 )
 
+pytestmark = pytest.mark.oracle
+
 RTOL = 1e-9
 """Both implementations round differently; the acceptance asks for 2e-6 (theta, predictions) and 2e-5 (covariances)."""
 

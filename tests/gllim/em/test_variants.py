@@ -94,6 +94,7 @@ def test_all_reach_the_same_maximum_from_near_it(algorithm: str, noise: dict) ->
     assert other.log_likelihoods_[-1] == pytest.approx(best.log_likelihoods_[-1], rel=1e-6)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("algorithm", ["marginal", "ecm"])
 def test_marginal_iterations_with_iso_noise_are_the_reference_s_steps(algorithm: str) -> None:
     data = make_data(2, 3, 6, 2, 2, "counts")

@@ -11,6 +11,8 @@ from specinvert.gllim.mixtures.entropy_and_draws import crps, draws, entropy, ph
 from specinvert.gllim.mixtures.mixture import Mixture
 from strategies import SEEDS, covariances
 
+pytestmark = pytest.mark.oracle
+
 
 def make(seed: int, n: int = 4, n_components: int = 3, size: int = 2, spread: float = 1.5) -> Mixture:
     rng = np.random.default_rng(seed)

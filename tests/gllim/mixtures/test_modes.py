@@ -13,6 +13,8 @@ from specinvert.gllim.posterior.forward import ForwardTerms
 from specinvert.gllim.posterior.posterior import Posterior, SideInformation, count_posterior_modes, posterior_blocks
 from strategies import SEEDS, covariances, random_theta
 
+pytestmark = pytest.mark.oracle
+
 
 def make(seed: int, n: int = 4, n_components: int = 4, size: int = 2, spread: float = 1.5) -> Mixture:
     """Unequal covariances, scales of the dimensions far apart."""

@@ -9,6 +9,8 @@ from scipy.stats import norm
 
 from specinvert.gllim.mixtures.quantiles import cdf, highest_density, quantile
 
+pytestmark = pytest.mark.oracle
+
 LEVELS = (1e-6, 0.025, 0.5, 0.84, 0.975, 1.0 - 1e-6)
 
 

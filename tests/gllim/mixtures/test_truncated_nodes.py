@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from test_truncation import conditional, integrals, intervals, make, mixtures
 
 from specinvert.gllim.mixtures.mixture import Mixture
 from specinvert.gllim.mixtures.truncation import NODES, RULE, truncated, written_out
 from specinvert.gllim.transforms.physical import physical_moments
 from specinvert.gllim.transforms.transforms import Transforms
+from truncations import conditional, integrals, intervals, make, mixtures
+
+pytestmark = pytest.mark.oracle
 
 
 def whole(mixture: Mixture, *interval: float) -> Mixture:

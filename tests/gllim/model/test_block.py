@@ -50,6 +50,7 @@ def block_theta(seed: int, labels: tuple[int, ...], n_parameters: int = 2, n_lat
 LABELLED = st.lists(st.integers(0, 3), min_size=1, max_size=7)
 
 
+@pytest.mark.oracle
 @given(seed=SEEDS, labels=LABELLED, k=st.integers(1, 3), ratio=st.sampled_from([0.0, 1e-3, 0.9]))
 @settings(max_examples=20)
 def test_every_operation_is_that_of_the_dense_matrices(seed: int, labels: list[int], k: int, ratio: float) -> None:
@@ -92,6 +93,7 @@ def test_every_operation_is_that_of_the_dense_matrices(seed: int, labels: list[i
     assert_near(found, structure.compact(FULL.residual(whole, mean, maps, xy, xx)), 1e-11)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("sigma", ["iso", "diag", "full"])
 def test_every_structure_is_the_least_that_a_dense_covariance_is_constrained_to(sigma: str) -> None:
     unconstrained = covariances(np.random.default_rng(0), 2, 5)
@@ -99,6 +101,7 @@ def test_every_structure_is_the_least_that_a_dense_covariance_is_constrained_to(
     assert_near(found, reference.constrain(unconstrained, sigma, False, np.array([0.5, 0.5])), 1e-14)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("tied_sigma", [False, True])
 @pytest.mark.parametrize(("n_parameters", "n_latent"), [(2, 0), (1, 2), (0, 2)])
 def test_ten_iterations_agree_with_the_reference(tied_sigma: bool, n_parameters: int, n_latent: int) -> None:
@@ -134,6 +137,7 @@ def test_labels_and_lists_of_bands_are_two_ways_to_say_the_same() -> None:
     assert Constraints(**json.loads(json.dumps(asdict(by_list)))) == by_list
 
 
+@pytest.mark.oracle
 @given(seed=SEEDS, labels=LABELLED, missing=st.sampled_from([0.0, 0.4]), noise=st.sampled_from([None, "one", "bands"]))
 @settings(max_examples=12)
 def test_predictions_with_missing_bands_and_noise_are_the_reference_s(

@@ -174,16 +174,19 @@ def test_clip_gives_the_greatest_likelihood_above_the_floor(sigma: str, seed: in
         assert expected_loss(other) >= expected_loss(best) - 1e-10
 
 
-@pytest.mark.parametrize("sigma", SIGMAS)
-@pytest.mark.parametrize(
-    ("least", "expected"), [(1e-3, False), (1e-12, False), (1e-17, True), (0.0, True), (-1.0, True)]
-)
-def test_singular_tells_what_float64_cannot_tell_from_zero(sigma: str, least: float, expected: bool) -> None:
-    variance = np.array([2.0, 50.0, 0.01])
-    diagonal = variance * np.array([1.0, 1.0, least])
-    small = {"iso": np.array([least * variance.mean()]), "diag": diagonal[None], "full": np.diag(diagonal)[None]}[sigma]
-    assert STRUCTURES[sigma].singular(small, variance).tolist() == [expected]
-    assert SINGULAR < 1e-12
+def test_singular_tells_what_float64_cannot_tell_from_zero(subtests: pytest.Subtests) -> None:
+    for sigma in SIGMAS:
+        for least, expected in [(1e-3, False), (1e-12, False), (1e-17, True), (0.0, True), (-1.0, True)]:
+            with subtests.test(sigma=sigma, least=least):
+                variance = np.array([2.0, 50.0, 0.01])
+                diagonal = variance * np.array([1.0, 1.0, least])
+                small = {
+                    "iso": np.array([least * variance.mean()]),
+                    "diag": diagonal[None],
+                    "full": np.diag(diagonal)[None],
+                }[sigma]
+                assert STRUCTURES[sigma].singular(small, variance).tolist() == [expected]
+                assert SINGULAR < 1e-12
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)

@@ -15,6 +15,8 @@ from specinvert.gllim.posterior.forward import ForwardTerms
 from specinvert.gllim.posterior.posterior import SideInformation, posterior_blocks
 from strategies import SEEDS, SIGMAS, dense, random_theta
 
+pytestmark = pytest.mark.oracle
+
 SHAPES: dict[str, Any] = {
     "seed": SEEDS,
     "sigma": st.sampled_from(SIGMAS),

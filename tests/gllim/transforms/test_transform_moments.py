@@ -22,6 +22,8 @@ from specinvert.gllim.transforms.transforms import Transforms
 from strategies import SEEDS
 from transformed import ALL, NAMES, PARTS, SCALARS, SPEC, absurd, bisected, draw, integral, make_mixture, one
 
+pytestmark = pytest.mark.oracle
+
 
 @pytest.mark.parametrize("deviation", [1e-4, 0.3, 0.5, 0.8, 1.0, 1.001, 2.0, 30.0, 1e3])
 @pytest.mark.parametrize("kind", ["sqrt", "logit"])

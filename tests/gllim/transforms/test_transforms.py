@@ -35,9 +35,8 @@ def test_names_sizes_and_columns_follow_the_parameters() -> None:
     assert Transforms.of({"ice": "identity"}, NAMES).transformed_names == NAMES
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
+def test_a_wrong_dictionary_says_what_is_wrong(subtests: pytest.Subtests) -> None:
+    for spec, message in [
         ({"sna": "log"}, "transforms name the parameter 'sna', the parameters are slope, grain, sand"),
         ({"ice": "exp"}, 'transform \'exp\' of \'ice\' is not known: use "identity", "log", "sqrt"'),
         ({"ice": ("log", 2)}, r"transform \('log', 2\) of 'ice' is not known"),
@@ -52,11 +51,9 @@ def test_names_sizes_and_columns_follow_the_parameters() -> None:
         ({"ice": "ilr"}, "\"ilr\" is asked of 'ice', which is not a tuple"),
         ({("ice", "sand"): "log"}, "'log' is asked of .* together: write one entry a parameter"),
         (["ice"], r"transforms are \['ice'\]: pass a dictionary"),
-    ],
-)
-def test_a_wrong_dictionary_says_what_is_wrong(spec: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Transforms.of(spec, NAMES)
+    ]:
+        with subtests.test(spec=spec), pytest.raises(ValueError, match=message):
+            Transforms.of(spec, NAMES)
 
 
 def test_names_must_not_be_one_string() -> None:
@@ -210,9 +207,8 @@ def test_tallies_of_any_chunks_are_the_tally_of_the_whole(seed: int, cuts: list[
             np.testing.assert_array_equal(getattr(merged, field.name), getattr(whole, field.name), err_msg=field.name)
 
 
-@pytest.mark.parametrize(
-    ("column", "bad", "message"),
-    [
+def test_training_values_without_a_transform_are_counted(subtests: pytest.Subtests) -> None:
+    for column, bad, message in [
         (
             1,
             [-3.0, -1.0],
@@ -230,13 +226,12 @@ def test_tallies_of_any_chunks_are_the_tally_of_the_whole(seed: int, cuts: list[
         (1, [np.nan], "1 training values of 'grain' are NaN or infinite"),
         (1, [0.0] * 50, "all 50 training values of 'grain' lie on the bounds of its log transform"),
         (3, [-0.5, 2.0] * 25, "all 50 training values of 'ice' lie on the bounds"),
-    ],
-)
-def test_training_values_without_a_transform_are_counted(column: int, bad: list[float], message: str) -> None:
-    values = physical(np.random.default_rng(0), 50)
-    values[: len(bad), column] = bad
-    with pytest.raises(ValueError, match=message):
-        ALL.settle(ALL.tally(values))
+    ]:
+        with subtests.test(column=column, bad=bad):
+            values = physical(np.random.default_rng(0), 50)
+            values[: len(bad), column] = bad
+            with pytest.raises(ValueError, match=message):
+                ALL.settle(ALL.tally(values))
 
 
 def test_forward_refuses_what_is_outside_or_unsettled_and_keeps_nan() -> None:

@@ -99,17 +99,18 @@ def test_what_cannot_be_registered_changes_nothing(arguments: tuple, error: type
         register_reader("mine", matches, read, before="mine")
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize(
     "head", [b"", b"\x00", b"II*\x00", b"\x89HDF\r\n\x1a\n", b"PK\x03\x04", b"MATLAB 5.0", b"a,b\n"]
 )
-def test_no_reader_fails_on_being_asked(tmp_path: Path, name: str, head: bytes) -> None:
+def test_no_reader_fails_on_being_asked(subtests: pytest.Subtests, tmp_path: Path, head: bytes) -> None:
     path = tmp_path / "file.bin"
     if head:
         path.write_bytes(head)
     else:
         path.mkdir()
-    assert readers.find_reader(name).matches(path, head) in (True, False)
+    for name in BUILT_IN:
+        with subtests.test(name=name):
+            assert readers.find_reader(name).matches(path, head) in (True, False)
 
 
 def test_a_folder_of_no_known_kind_and_one_that_may_not_be_read_are_errors(

@@ -56,6 +56,7 @@ def test_a_library_is_a_table_of_spectra_with_their_names(tmp_path: Path, given:
     assert "spectral_library" in succeed("info", tmp_path / given)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("units", ["nm", None])
 def test_what_spectral_python_saves_comes_back(tmp_path: Path, units: str | None) -> None:
     envi = pytest.importorskip("spectral.io.envi")

@@ -15,6 +15,8 @@ import specinvert
 from labelled import assert_close, fitted, make_cube, refuses
 from specinvert.io.writing.blocks import BlockProgress, ProgressCallback, block_layout, kept_blocks, side_folder
 
+pytestmark = pytest.mark.stops
+
 SUPPORT = Path(__file__).parents[2] / "support"
 
 SUFFIXES = ["maps.nc", "maps.tif"]

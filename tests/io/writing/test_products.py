@@ -88,6 +88,7 @@ def opened(path: Path) -> xr.Dataset:
         return maps.load().reset_coords([name for name in ("latent",) if name in maps.coords])
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("kind", ["projected", "geographic", "untold", "swath", "table", "time", "plain"])
 def test_outputs_in_netcdf_pass_the_cf_checker_without_an_error(tmp_path: Path, kind: str) -> None:
     maps = model().invert(cube_of(kind), outputs=ALL if kind in ("projected", "swath", "table") else FEW)
@@ -104,6 +105,7 @@ def test_outputs_in_netcdf_pass_the_cf_checker_without_an_error(tmp_path: Path, 
     assert {"y", "x"} <= set(found.coords) or kind not in ("projected", "geographic", "untold")
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("kind", ["projected", "time", "table"])
 def test_default_outputs_leave_the_cf_checker_nothing_to_say(tmp_path: Path, kind: str) -> None:
     specinvert.save_maps(model().invert(cube_of(kind)), tmp_path / "maps.nc")
@@ -158,29 +160,27 @@ def claimed(**arrays: Any) -> xr.Dataset:
     return xr.Dataset(made, attrs={"Conventions": "CF-1.11", "history": "2026-01-01T00:00:00Z simulated"})
 
 
-@pytest.mark.parametrize(
-    ("given", "written"),
-    [
+def test_units_are_those_of_udunits(subtests: pytest.Subtests) -> None:
+    for given, written in [
         *((text, text) for text in ("g/cm2", "µm", "%", "percent", "W m-2 sr-1 um-1", "1e-3 kg/(m2 s)", "m²/m²")),
         *((text, "1") for text in ("reflectance", "-", "")),
         *(("g per m2", "g per m2"), ("Nanometers", "nm"), ("unknown", None)),
-    ],
-)
-def test_units_are_those_of_udunits(given: str, written: str | None) -> None:
-    assert cf_units(given) == written
-    if written is not None:
-        udunits.Unit(written)
+    ]:
+        with subtests.test(given=given, written=written):
+            assert cf_units(given) == written
+            if written is not None:
+                udunits.Unit(written)
 
 
-@pytest.mark.parametrize(
-    "text", ["DN", "sunflowers", "g//m2", "m (", "vol%", "gC/m2", "m /", "kg)", "per m", "m^", "2^"]
-)
-def test_text_that_is_no_unit_is_told_from_units(text: str) -> None:
-    assert not is_udunits(text)
-    with refuses(ValueError, repr(text), "not a unit"):
-        cf_units(text)
+def test_text_that_is_no_unit_is_told_from_units(subtests: pytest.Subtests) -> None:
+    for text in ["DN", "sunflowers", "g//m2", "m (", "vol%", "gC/m2", "m /", "kg)", "per m", "m^", "2^"]:
+        with subtests.test(text=text):
+            assert not is_udunits(text)
+            with refuses(ValueError, repr(text), "not a unit"):
+                cf_units(text)
 
 
+@pytest.mark.oracle
 def test_every_unit_known_here_is_known_to_udunits() -> None:
     names = {*ours._SYMBOLS, *ours._NAMES, *ours._PLAIN, *(f"{name}s" for name in ours._NAMES)}
     names |= {prefix + symbol for prefix in ours._PREFIXES for symbol in ours._SYMBOLS}
@@ -245,6 +245,7 @@ def test_history_gets_a_line_with_the_time(tmp_path: Path, name: str) -> None:
     assert lines[1].endswith("Z specinvert invert model.nc scene.nc")
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize(("height", "width"), [(10, 10), (1, 3), (1100, 530)])
 def test_geotiff_is_cloud_optimised_with_names_units_statistics_and_overviews(

@@ -5,23 +5,22 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import dask
-import dask.array as da
 import numpy as np
 import pytest
 import rasterio
 import xarray as xr
 
 import specinvert
-from specinvert.io.writing.blocks import block_layout, side_folder
+from slow_maps import SUFFIXES, slow_maps
+from specinvert.io.writing.blocks import side_folder
+
+pytestmark = pytest.mark.stops
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
-SUFFIXES = [".nc", ".zarr", ".tif"]
 N_MOMENTS = 10
 EXCHANGING = ("linux", "darwin")
 """Systems that exchange two folders in one step."""
@@ -29,8 +28,8 @@ KEPT = re.compile(r"block-\d+-\d+\.npy|plan\.json|maps\.zarr(\.replaced)?")
 """What an interrupted run may leave in its hidden folder; threads of Zarr write on for a moment."""
 STARTER = """
 import os, signal, sys, time
-sys.path[:0] = sys.argv[1].split(os.pathsep)
-from test_products_stopped import SUFFIXES, save_slowly
+sys.path.insert(0, sys.argv[1])
+from slow_maps import SUFFIXES, save_slowly
 for suffix in SUFFIXES:
     save_slowly(sys.argv[2] + suffix, "synchronous")
 for line in sys.stdin:
@@ -54,33 +53,6 @@ for line in sys.stdin:
 """
 
 
-def slow_maps(seconds: float, shift: float = 0.0) -> xr.Dataset:
-    """Two maps and a flag in six blocks that take so long each, with the same identity for any time."""
-
-    def slow(block: np.ndarray) -> np.ndarray:
-        time.sleep(seconds)
-        return block + np.float32(shift)
-
-    rows = da.arange(120, chunks=40, dtype=np.float32)[:, None]
-    grid = rows + da.arange(60, chunks=30, dtype=np.float32)[None, :]
-    water = grid.map_blocks(slow, name=f"water-{shift}", meta=np.empty((0, 0), np.float32))
-    maps = xr.Dataset(
-        {
-            "water": (("y", "x"), water),
-            "water_std": (("y", "x"), water / 3),
-            "quality_flag": (("y", "x"), (water % 3).astype(np.uint8)),
-        },
-        coords={"y": 120.0 - np.arange(120), "x": np.arange(60.0)},
-    )
-    assert block_layout(maps) == {"y": (40,) * 3, "x": (30,) * 2}
-    return maps.rio.write_crs("EPSG:32633").rio.write_transform()
-
-
-def save_slowly(path: str, scheduler: str = "threads") -> None:
-    with dask.config.set(scheduler=scheduler, num_workers=2):
-        specinvert.save_maps(slow_maps(0.02), path)
-
-
 def values(path: Path) -> dict[str, np.ndarray]:
     """What lies under the name, every variable."""
     if path.suffix == ".tif":
@@ -101,7 +73,7 @@ def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:
 def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """A process that has everything loaded and no thread of dask's, and makes a fresh child for each save."""
     first = tmp_path_factory.mktemp("starter") / "first"
-    command = [sys.executable, "-c", STARTER, os.pathsep.join((str(SUPPORT), str(Path(__file__).parent))), str(first)]
+    command = [sys.executable, "-c", STARTER, str(SUPPORT), str(first)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
         assert process.stdin is not None
