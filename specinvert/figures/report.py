@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import describe_bands, legible, percent
+from ..cubes import describe_bands, legible, made_by, percent
 from ..inverter import EvaluatedSample, GLLiMInverter, evaluate_sample, model_of
 from ..io import atomic_path, check_target
 from ..scores import (
@@ -271,7 +271,7 @@ def _evaluation(inverter: GLLiMInverter, sample: EvaluatedSample, found: list[Fi
 def _maps(inverter: GLLiMInverter, results: Results, found: list[Finding]) -> _Section:
     shares = results.flag_shares
     found += map_findings(shares)
-    found += other_model(str(results.attrs.get("source", "")), inverter.model_id)
+    found += other_model(made_by(results.attrs), inverter.model_id)
     parts = [provenance_facts(results), map_table(results, inverter.model_)]
     if shares:
         parts.append(flag_table(shares))

@@ -167,9 +167,7 @@ def plot_spectrum(
     from ..cubes import read_conditions
 
     model = model_of(inverter)
-    request = read_request(
-        spectrum, model.bands, model.spectra_name, model.spectra_units, band_dim, tolerance, rechunk="auto"
-    )
+    request = read_request(spectrum, model.labels, band_dim, tolerance, rechunk="auto")
     others = {str(dim): size for dim, size in request.cube.sizes.items() if dim != request.band_dim}
     if any(size > 1 for size in others.values()):
         one = ", ".join(f"{dim}=0" for dim in others)
@@ -182,7 +180,7 @@ def plot_spectrum(
         raise ValueError("too few bands of the spectrum are valid to invert it: choose another")
     posterior = inverter.posterior(cube, **options)
     request = replace(request, cube=cube)
-    added = read_conditions(request, model.bands, model.names, noise, None, model.spectra_units, tolerance=tolerance)
+    added = read_conditions(request, model.labels, noise, tolerance=tolerance)
     deviation = np.sqrt(noise_variance(model, posterior["weight"].values, added.variance))
     observed = np.where(np.isfinite(residual), cube.values.astype(np.float64)[request.bands], np.nan)
 

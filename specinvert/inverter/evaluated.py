@@ -96,8 +96,7 @@ def _sampled(
     model = inverter.model_
 
     def requested(data: xr.Dataset) -> Request:
-        labels = model.bands, model.spectra_name, model.spectra_units
-        return read_request(data, *labels, options["band_dim"], options["tolerance"], rechunk="auto")
+        return read_request(data, model.labels, options["band_dim"], options["tolerance"], rechunk="auto")
 
     truth, spectra = read_truth(test, model.names, model.attrs)
     request = requested(spectra)

@@ -13,19 +13,22 @@ import xarray as xr
 
 from .._version import __version__
 from ..cubes import (
+    COMMITTEE,
     RESERVED,
     BlockInverter,
     Domain,
-    Output,
+    MapVariable,
     Predictor,
     Request,
     apply_blocks,
+    check_outputs,
     check_request,
     declare_outputs,
     declare_scores,
     describe_conditions,
     earlier_history,
     expected_spectra,
+    inversion_attrs,
     label_maps,
     label_posterior,
     large_graphs,
@@ -90,10 +93,10 @@ class Inversion:
         """Labelled maps of the outputs, lazy if the cube is."""
         model = self.model
         declared = declare_outputs(outputs, model.names, model.theta.n_latent)
-        if len(model.members) > 1 and any(output.kind == "latent" for output in declared):
-            raise ValueError("the latents of a committee's members are not comparable: ask for other outputs")
+        if len(model.members) > 1:
+            check_outputs(declared, COMMITTEE)
         request = self._request(cube)
-        taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
+        taken = {v.name for v in declared} | {dim for v in declared for dim in v.output.dims}
         require_free_names(request.cube, request.band_dim, sorted(taken))
         kernel = self._kernel(request, declared)
         remarks = [*request.remarks, *describe_conditions(kernel.conditions, model.names)]
@@ -101,10 +104,9 @@ class Inversion:
             apply_blocks(request.cube, request.band_dim, kernel),
             request.cube,
             declared,
-            model.names,
-            model.attrs,
-            _provenance(model, remarks, earlier_history(cube.attrs, request.cube.attrs)),
-            model.spectra_units,
+            model.labels,
+            _provenance(model, remarks, earlier_history(cube.attrs, request.cube.attrs))
+            | inversion_attrs(identity(model), kernel),
         )
 
     def posterior(self, spectra: xr.DataArray | xr.Dataset, n_components: int | None = None) -> xr.Dataset:
@@ -152,11 +154,11 @@ class Inversion:
         return maps, {name: broadcast_truth(truth[name], first) for name in names}
 
     def _request(self, data: xr.DataArray | xr.Dataset) -> Request:
-        model = self.model
-        asked = self.band_dim, self.tolerance, self.rechunk
-        return read_request(data, model.bands, model.spectra_name, model.spectra_units, *asked)
+        return read_request(data, self.model.labels, self.band_dim, self.tolerance, self.rechunk)
 
-    def _kernel(self, request: Request, declared: Sequence[Output], truth: xr.Dataset | None = None) -> BlockInverter:
+    def _kernel(
+        self, request: Request, declared: Sequence[MapVariable], truth: xr.Dataset | None = None
+    ) -> BlockInverter:
         """The kernel of one request.
 
         Raises
@@ -164,18 +166,7 @@ class Inversion:
         ValueError : noise, known parameters or outputs that do not go with the model, the request or each other.
         """
         model = self.model
-        units = {name: model.attrs[name].get("units") for name in model.names}
-        conditions = read_conditions(
-            request,
-            model.bands,
-            model.names,
-            self.noise,
-            self.known,
-            model.spectra_units,
-            units,
-            self.tolerance,
-            truth,
-        )
+        conditions = read_conditions(request, model.labels, self.noise, self.known, self.tolerance, truth)
         check_request(conditions, declared, model.transforms)
         if self.noise_includes_training:
             conditions = without_training(conditions, model.training_noise)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import DEFAULT_OUTPUTS, OUTPUTS, declare_outputs, read_training, resample
+from ..cubes import DEFAULT_OUTPUTS, TrainingChoice, read_training, resample
 from ..gllim.em import FitProgress, check_progress, member_settings
 from ..gllim.model import GLLiMParameters
 from ..io import CheckpointFile, load_model, save_model
@@ -193,21 +193,10 @@ class GLLiMInverter:
             training = resample(training, sensor, spectra=spectra, band_dim=band_dim, good_only=True, rechunk=rechunk)
         if noise is not None:
             training, added = add_noise(training, noise, self.random_state, spectra, band_dim)
-        data = read_training(
-            training,
-            spectra,
-            parameters,
-            band_dim,
-            weights,
-            responsibilities,
-            missing,
-            rechunk,
-            persist,
-            self.transforms,
-        )
+        choice = TrainingChoice(spectra, parameters, band_dim, weights, missing, rechunk, persist)
+        data = read_training(training, choice, self.transforms, responsibilities)
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
-        declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
         model = fit_model(data, members, stored_settings(self), progress, keeper)
         self.model_ = replace(model, training_noise=None if added is None else added * np.ones(data.bands.size))
         if keeper is not None:
@@ -244,8 +233,8 @@ class GLLiMInverter:
             ``p_mode``, of the highest mode of the joint density; ``"n_modes"``; ``"modes3"`` (any number) ->
             ``p_modes`` and ``mode_mass`` (..., mode_rank); ``"draws100"`` (any number) -> ``p_draws`` (..., draw), the
             same for a spectrum in any chunks; ``"cov"`` -> ``covariance`` (..., parameter, parameter_2); ``"latent"``
-            -> ``latent`` (..., latent); ``"entropy"``; ``"residual"`` (..., band) and ``"fit_rmse"`` of the spectrum of
-            the posterior mean; ``"log_evidence"``; ``"flag"`` -> ``quality_flag``.
+            -> ``latent`` (..., latent_dim); ``"entropy"``; ``"residual"`` (..., band) and ``"fit_rmse"`` of the
+            spectrum of the posterior mean; ``"log_evidence"``; ``"flag"`` -> ``quality_flag``.
         band_dim : the band dimension, where no wavelength coordinate tells.
         tolerance : largest difference in nm between a band of training and its partner in the cube.
         rechunk : ``"auto"`` to merge bands that are split into several chunks.
@@ -307,7 +296,7 @@ class GLLiMInverter:
         Parameters
         ----------
         parameters : Dataset with every parameter of training, of any dimensions, broadcast against each other.
-        latent : values of the latents along a ``latent`` dimension; None: each component's prior mean.
+        latent : values of the latents along a ``latent_dim`` dimension; None: each component's prior mean.
 
         Raises
         ------

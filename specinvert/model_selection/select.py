@@ -20,7 +20,7 @@ from dask.callbacks import Callback
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..cubes import OUTPUTS, DaskChunks, active_client, declare_outputs, large_graphs, read_training, resample
+from ..cubes import DaskChunks, TrainingChoice, active_client, large_graphs, read_training, resample
 from ..gllim.em import Settings, moments_of
 from ..gllim.model import GLLiMParameters
 from ..inverter import GLLiMInverter, add_noise, read_settings
@@ -164,10 +164,8 @@ def select_model(
     if noise is not None:
         prepared, _ = add_noise(prepared, noise, seed, spectra, band_dim)
     transforms = inverters[pairs[0]].transforms
-    data = read_training(
-        prepared, spectra, parameters, band_dim, weights, missing=missing, rechunk=rechunk, transforms=transforms
-    )
-    declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
+    choice = TrainingChoice(spectra, parameters, band_dim, weights, missing, rechunk)
+    data = read_training(prepared, choice, transforms)
     job = GridJob.of(data, held_out)
     cells = [(f"K = {k}, L_w = {w}", read_settings(inverters[k, w])) for k, w in pairs]
     n_samples, n_held_out = job.check([own for _, own in cells])

@@ -5,7 +5,6 @@ Each finding says what was seen, how much of it, and what to do.  The limits are
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -201,12 +200,11 @@ def map_findings(shares: Mapping[str, float]) -> list[Finding]:
     return found
 
 
-def other_model(source: str, model_id: str) -> list[Finding]:
-    """A finding where maps say in their ``source`` that another model made them."""
-    found = re.search(r"GLLiM model (\w+)", source)
-    if found is None or found[1] == model_id:
+def other_model(made_by: str | None, model_id: str) -> list[Finding]:
+    """A finding where maps were made by another model, as far as they tell."""
+    if made_by in (None, model_id):
         return []
-    what = f"They name model {found[1]}, and this report is on model {model_id}."
+    what = f"They name model {made_by}, and this report is on model {model_id}."
     return [Finding("The maps come from another model", what, "Report on the model that made them.", True)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import Conditions, Request, read_conditions, without_training
+from ..cubes import Conditions, Request, in_words, made_with, read_conditions, without_training
 from ..model import Model
 
 _TELLING = ("--noise", "--known")
@@ -50,10 +50,7 @@ class Given:
 
     def conditions(self, request: Request, model: Model) -> Conditions:
         """Noise and known parameters, checked; raises as :func:`specinvert.cubes.given.read_conditions`."""
-        units = {name: model.attrs[name].get("units") for name in model.names}
-        found = read_conditions(
-            *(request, model.bands, model.names, self.noise, self.known, model.spectra_units, units, self.tolerance)
-        )
+        found = read_conditions(request, model.labels, self.noise, self.known, self.tolerance)
         if not self.options.get("noise_includes_training"):
             return found
         if np.ndim(self.noise) == 2 and not isinstance(self.noise, xr.DataArray):
@@ -70,8 +67,8 @@ class Given:
         kept = {key: value for key, value in self.options.items() if key in ("tolerance", "min_valid_bands")}
         return {"noise": noise, "known": self.known, "band_dim": band_dim, **kept}
 
-    def remarks(self, history: str) -> list[str]:
-        """What clicks use, and where the maps' ``history`` tells of more."""
+    def remarks(self, attrs: Mapping[Any, Any]) -> list[str]:
+        """What clicks use, and where the attributes of the maps tell of more."""
         said = [] if self.noise is None else [f"noise {_shown(self.noise)} beyond the model's"]
         if self.options.get("noise_includes_training"):
             said = [f"noise {_shown(self.noise)}, that of training included"]
@@ -82,7 +79,8 @@ class Given:
         origin = f" ({self.origin})" if self.origin else ""
         if said:
             return [f"A click is computed with {', '.join(said)}{origin}."]
-        told = told_by(history)
+        record = made_with(attrs)
+        told = told_by(str(attrs.get("history", ""))) if record is None else "; ".join(in_words(record))
         if told:
             return [
                 f"The maps were made with {told}, as their history says; a click is computed without: start the "
@@ -92,7 +90,7 @@ class Given:
 
 
 def told_by(history: str) -> str:
-    """Noise and known parameters of the last inversion in a history, by the command's options or by ``invert``."""
+    """Noise and known parameters of the last inversion in a history, for maps without the attribute that tells them."""
     for line in reversed(history.splitlines()):
         _, of_command, command = line.partition("specinvert invert ")
         words = _words(command) if of_command else []

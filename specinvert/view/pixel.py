@@ -14,7 +14,7 @@ import xarray as xr
 from bokeh.models import Column, ColumnDataSource, Div, Span
 from bokeh.plotting import figure
 
-from ..cubes import Request, describe_bands, find_band_dim, find_spectra, read_request, units_of
+from ..cubes import Request, describe_bands, find_band_dim, find_spectra, made_by, read_request, units_of
 from ..figures import (
     BandAxis,
     Marginal,
@@ -124,10 +124,7 @@ class PixelReader:
         )
         if inverter is not None:
             model = inverter.model_
-            self.request = read_request(
-                *(cube, model.bands, model.spectra_name, model.spectra_units),
-                *(self.given.band_dim, self.given.tolerance, "auto"),
-            )
+            self.request = read_request(cube, model.labels, self.given.band_dim, self.given.tolerance, "auto")
             spectra = self.request.cube
             self.given.conditions(self.request, model)
         assert isinstance(spectra, xr.DataArray)
@@ -167,11 +164,9 @@ class PixelReader:
         made = [] if self.spectra is not None else [NO_CUBE]
         if self.inverter is None:
             return [*made, NO_MODEL]
-        made_with = str(self.source.dataset.attrs.get("source", ""))
-        if "GLLiM model" in made_with and self.inverter.model_id not in made_with:
-            made.append(
-                f"The maps were made with another model ({made_with}) than that given ({self.inverter.model_id})."
-            )
+        other = made_by(self.source.dataset.attrs)
+        if other is not None and other != self.inverter.model_id:
+            made.append(f"The maps were made with another model ({other}) than that given ({self.inverter.model_id}).")
         return made
 
     @property
@@ -179,7 +174,7 @@ class PixelReader:
         """With what noise and known parameters a click is computed, where it is."""
         if self.inverter is None or self.spectra is None:
             return []
-        return self.given.remarks(str(self.source.dataset.attrs.get("history", "")))
+        return self.given.remarks(self.source.dataset.attrs)
 
     def read(self, place: Mapping[str, int], layer: Layer) -> Pixel:
         """The pixel at an index by dimension, at the entry of other dimensions that ``layer`` selects."""
