@@ -20,6 +20,7 @@ import numpy as np
 
 from ..gllim.em import Chunk, Mask, Sum, evenly_spaced, join, sum_blocks
 from ..gllim.model import Scaling
+from .labels import places_of_blocks
 
 PERSIST_BYTES = 1_000_000_000
 """Training spectra up to this size are kept in memory between iterations, where the user leaves the choice to us."""
@@ -118,7 +119,7 @@ def delayed_chunks(
     """
     client = active_client()
     grid = np.arange(len(weights)).reshape(spectra.shape[:-1])
-    every = [grid[place].ravel() for place in da.core.slices_from_chunks(spectra.chunks[:-1])]
+    every = [grid[place].ravel() for place in places_of_blocks(spectra.chunks[:-1])]
     places = [place for place in every if len(place)]
     blocks = [block for place, block in zip(every, spectra.to_delayed().ravel(), strict=True) if len(place)]
     row_bytes = spectra.shape[-1] * spectra.dtype.itemsize

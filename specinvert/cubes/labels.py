@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise, product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -164,6 +165,12 @@ def pixel_coordinates(array: xr.DataArray, band_dim: str, taken: Iterable[Hashab
 def is_lazy(array: xr.DataArray) -> bool:
     """Whether the array is chunked by dask."""
     return array.chunks is not None
+
+
+def places_of_blocks(chunks: Sequence[Sequence[int]]) -> list[tuple[slice, ...]]:
+    """Where the blocks of an array lie, the last dimension running fastest."""
+    ends = [np.cumsum((0, *sizes)).tolist() for sizes in chunks]
+    return list(product(*[[slice(*pair) for pair in pairwise(along)] for along in ends]))
 
 
 def require_one_band_chunk(array: xr.DataArray, band_dim: str, rechunk: str | None) -> xr.DataArray:

@@ -181,11 +181,7 @@ def expected_spectra(
         raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(parameters.variables)}")
     columns: list[Any] = [meant(parameters[name], f"parameter {name!r}").reset_coords(drop=True) for name in names]
     if latent is not None:
-        if LATENT not in latent.dims and "latent" in latent.dims:  # its name in former versions
-            latent = latent.rename(latent=LATENT)
-        if latent.sizes.get(LATENT) != theta.n_latent:
-            raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs {LATENT!r}: {theta.n_latent}")
-        columns += [latent.isel({LATENT: i}).reset_coords(drop=True) for i in range(theta.n_latent)]
+        columns += _latent_columns(latent, theta.n_latent)
     elif not columns:
         raise ValueError("an unsupervised model simulates from latents only: pass latent=")
     try:
@@ -205,3 +201,11 @@ def expected_spectra(
     beside = parameters[list(names)].coords
     like = full[0].assign_coords({name: c for name, c in beside.items() if set(c.dims) <= set(full[0].dims)})
     return spectra.reshape((*like.shape, -1)), like
+
+
+def _latent_columns(latent: xr.DataArray, n_latent: int) -> list[xr.DataArray]:
+    """Values of each latent, without other coordinates than those of the pixels."""
+    dim = LATENT if LATENT in latent.dims else "latent"  # as in former versions
+    if latent.sizes.get(dim) != n_latent:
+        raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs {LATENT!r}: {n_latent}")
+    return [latent.isel({dim: i}).reset_coords(drop=True) for i in range(n_latent)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,7 @@ _NOT_TRUNCATED = {
     INTERVAL: "{0} cannot be given where a parameter is known by an interval: leave {0} out of outputs, or give the "
     "parameter a value"
 }
-_NO_HDI = _NOT_TRUNCATED | {
+_NOT_TRANSFORMED = {
     TRANSFORMS: "hdi outputs need a model without transforms: ask for central intervals, such as 'ci90'"
 }
 
@@ -50,8 +50,8 @@ class Output:
     name : of the variables, ``{p}`` is the parameter, ``{digits}`` those asked for; one a parameter where there is
         ``{p}``.
     long_name : in the maps, ``{of}`` is that of the parameter, ``{percent}`` the level.
-    units : a unit, ``OF_PARAMETER``, ``OF_SPECTRA``, or None where there is no single one.
     compute : values (n, \\*sizes of dims) of a variable from a reading of the posterior.
+    units : a unit, ``OF_PARAMETER``, ``OF_SPECTRA``, or None where there is no single one.
     dims : beyond those of the pixels; one whose size is not the model's is as long as the count asked for.
     number : ``LEVEL`` or ``COUNT``, "" for an output without a number.
     levels : levels of the quantiles that ``compute`` asks the reading for, of the number.
@@ -67,8 +67,8 @@ class Output:
     asked: str
     name: str
     long_name: str
-    units: str | None
     compute: Callable[[Reading, MapVariable], NDArray[Any]]
+    units: str | None
     dims: tuple[str, ...] = ()
     number: str = ""
     levels: Callable[[float], tuple[float, ...]] | None = None
@@ -178,133 +178,88 @@ def _padded(values: NDArray[Any], count: int) -> NDArray[Any]:
     return columns
 
 
-def _quantile(reading: Reading, variable: MapVariable) -> NDArray[Any]:
-    return reading.quantile(variable.index, variable.levels[0])
-
+_of_parameter = partial(Output, units=OF_PARAMETER)
+_quantile = partial(_of_parameter, compute=lambda r, v: r.quantile(v.index, v.levels[0]), number=LEVEL)
+_shortest = partial(_of_parameter, number=LEVEL, not_with=_NOT_TRUNCATED | _NOT_TRANSFORMED)
+_counted = partial(Output, number=COUNT, not_with=_NOT_TRUNCATED)
+_of_point = partial(Output, not_with=_NOT_TRUNCATED)
+_score = partial(Output, dtype=np.float64, needs=(TRUTH,))
 
 DECLARED = (
-    Output("mean", "{p}", "{of}", OF_PARAMETER, lambda r, v: r.mean[:, v.index]),
-    Output(
-        *("std", "{p}_std", "standard deviation of {of}", OF_PARAMETER),
-        lambda r, v: r.std[:, v.index],
+    _of_parameter("mean", "{p}", "{of}", lambda r, v: r.mean[:, v.index]),
+    _of_parameter(
+        *("std", "{p}_std", "standard deviation of {of}", lambda r, v: r.std[:, v.index]),
         standard_name="standard_error",
     ),
-    Output(
-        *("q05", "{p}_q{digits}", "{percent} quantile of {of}", OF_PARAMETER),
-        _quantile,
-        number=LEVEL,
-        levels=lambda level: (level,),
-    ),
-    Output(
-        *("ci90", "{p}_ci{digits}_lower", "lower end of the central {percent} interval of {of}", OF_PARAMETER),
-        _quantile,
-        number=LEVEL,
+    _quantile("q05", "{p}_q{digits}", "{percent} quantile of {of}", levels=lambda level: (level,)),
+    _quantile(
+        *("ci90", "{p}_ci{digits}_lower", "lower end of the central {percent} interval of {of}"),
         levels=lambda mass: (0.5 * (1.0 - mass),),
     ),
-    Output(
-        *("ci90", "{p}_ci{digits}_upper", "upper end of the central {percent} interval of {of}", OF_PARAMETER),
-        _quantile,
-        number=LEVEL,
+    _quantile(
+        *("ci90", "{p}_ci{digits}_upper", "upper end of the central {percent} interval of {of}"),
         levels=lambda mass: (1.0 - 0.5 * (1.0 - mass),),
     ),
-    Output(
-        *("hdi90", "{p}_hdi{digits}_lower", "lower end of the shortest {percent} interval of {of}", OF_PARAMETER),
+    _shortest(
+        *("hdi90", "{p}_hdi{digits}_lower", "lower end of the shortest {percent} interval of {of}"),
         lambda r, v: r.shortest(v.index, v.number)[0],
-        number=LEVEL,
-        not_with=_NO_HDI,
     ),
-    Output(
-        *("hdi90", "{p}_hdi{digits}_upper", "upper end of the shortest {percent} interval of {of}", OF_PARAMETER),
+    _shortest(
+        *("hdi90", "{p}_hdi{digits}_upper", "upper end of the shortest {percent} interval of {of}"),
         lambda r, v: r.shortest(v.index, v.number)[1],
-        number=LEVEL,
-        not_with=_NO_HDI,
+    ),
+    _counted(
+        *("draws100", "{p}_draws", "random draws of {of} from the posterior"),
+        *(lambda r, v: r.draws(v.count)[:, :, v.index], OF_PARAMETER, ("draw",)),
+    ),
+    _counted(
+        *("modes3", "{p}_modes", "{of} at the modes of the posterior, by falling mass"),
+        *(lambda r, v: _padded(r.modes[0][:, :, v.index], v.count), OF_PARAMETER, ("mode_rank",)),
+    ),
+    _counted(
+        *("modes3", "mode_mass", "share of the posterior that belongs to each mode"),
+        *(lambda r, v: _padded(r.modes[1], v.count), "1", ("mode_rank",)),
+    ),
+    _of_point(
+        *("mode", "{p}_mode", "{of} at the highest mode of the posterior"),
+        *(lambda r, v: r.highest_mode[:, v.index], OF_PARAMETER),
     ),
     Output(
-        *("draws100", "{p}_draws", "random draws of {of} from the posterior", OF_PARAMETER),
-        lambda r, v: r.draws(v.count)[:, :, v.index],
-        dims=("draw",),
-        number=COUNT,
-        not_with=_NOT_TRUNCATED,
-    ),
-    Output(
-        *("modes3", "{p}_modes", "{of} at the modes of the posterior, by falling mass", OF_PARAMETER),
-        lambda r, v: _padded(r.modes[0][:, :, v.index], v.count),
-        dims=("mode_rank",),
-        number=COUNT,
-        not_with=_NOT_TRUNCATED,
-    ),
-    Output(
-        *("modes3", "mode_mass", "share of the posterior that belongs to each mode", "1"),
-        lambda r, v: _padded(r.modes[1], v.count),
-        dims=("mode_rank",),
-        number=COUNT,
-        not_with=_NOT_TRUNCATED,
-    ),
-    Output(
-        *("mode", "{p}_mode", "{of} at the highest mode of the posterior", OF_PARAMETER),
-        lambda r, v: r.highest_mode[:, v.index],
-        not_with=_NOT_TRUNCATED,
-    ),
-    Output(
-        *("cov", "covariance", "posterior covariance of the parameters", None),
-        lambda r, _: r.covariance,
-        dims=(PARAMETER, PARAMETER_2),
+        *("cov", "covariance", "posterior covariance of the parameters", lambda r, _: r.covariance),
+        *(None, (PARAMETER, PARAMETER_2)),
         needs=(COVARIANCE,),
     ),
     Output(
-        *("latent", "latent", "posterior mean of the latent dimensions", "1"),
-        lambda r, _: r.latent,
-        dims=(LATENT,),
+        *("latent", "latent", "posterior mean of the latent dimensions", lambda r, _: r.latent, "1", (LATENT,)),
         not_with={COMMITTEE: "the latents of a committee's members are not comparable: ask for other outputs"},
     ),
-    Output(
-        *("n_modes", "n_modes", "number of modes that hold a tenth of the posterior", "1"),
-        lambda r, _: r.n_modes,
+    _of_point(
+        *("n_modes", "n_modes", "number of modes that hold a tenth of the posterior", lambda r, _: r.n_modes, "1"),
         dtype=np.uint8,
         empty=0,
-        not_with=_NOT_TRUNCATED,
+    ),
+    _of_point("entropy", "entropy", "entropy of the posterior, nats", lambda r, _: r.entropy, "1"),
+    _of_point(*("residual", "residual", "observed less fitted spectrum", lambda r, _: r.residual, OF_SPECTRA, (BAND,))),
+    _of_point(
+        *("fit_rmse", "fit_rmse", "root mean squared residual of the fitted spectrum", lambda r, _: r.fit_rmse),
+        OF_SPECTRA,
     ),
     Output(
-        *("entropy", "entropy", "entropy of the posterior, nats", "1"),
-        lambda r, _: r.entropy,
-        not_with=_NOT_TRUNCATED,
-    ),
-    Output(
-        *("residual", "residual", "observed less fitted spectrum", OF_SPECTRA),
-        lambda r, _: r.residual,
-        dims=(BAND,),
-        not_with=_NOT_TRUNCATED,
-    ),
-    Output(
-        *("fit_rmse", "fit_rmse", "root mean squared residual of the fitted spectrum", OF_SPECTRA),
-        lambda r, _: r.fit_rmse,
-        not_with=_NOT_TRUNCATED,
-    ),
-    Output(
-        *("log_evidence", "log_evidence", "log density of the spectrum under the model", "1"),
-        lambda r, _: r.log_evidence,
+        *("log_evidence", "log_evidence", "log density of the spectrum under the model"),
+        *(lambda r, _: r.log_evidence, "1"),
         dtype=np.float64,
     ),
     Output(
-        *("flag", FLAG_VARIABLE, "quality flags", None),
-        lambda r, _: r.flag,
+        *("flag", FLAG_VARIABLE, "quality flags", lambda r, _: r.flag, None),
         dtype=np.uint8,
         empty=NODATA,
         needs=(DOMAIN,),
         ancillary=True,
         attrs=flag_attrs,
     ),
-    Output(
-        *("pit", "{p}_pit", "posterior distribution function at the true {of}", "1"),
-        lambda r, v: r.pit(v.index),
-        dtype=np.float64,
-        needs=(TRUTH,),
-    ),
-    Output(
-        *("crps", "{p}_crps", "continuous ranked probability score of {of}", OF_PARAMETER),
-        lambda r, v: r.crps(v.index),
-        dtype=np.float64,
-        needs=(TRUTH,),
+    _score("pit", "{p}_pit", "posterior distribution function at the true {of}", lambda r, v: r.pit(v.index), "1"),
+    _score(
+        *("crps", "{p}_crps", "continuous ranked probability score of {of}", lambda r, v: r.crps(v.index), OF_PARAMETER)
     ),
 )
 """Every output, in the order in which maps hold them; those with numbers take that in which they are asked for."""
