@@ -20,7 +20,6 @@ from .given import (
     describe_conditions,
     in_words,
     read_conditions,
-    record_conditions,
     without_training,
 )
 from .labels import (
@@ -132,7 +131,6 @@ __all__ = [
     "read_request",
     "read_sensor",
     "read_training",
-    "record_conditions",
     "require_flags",
     "require_free_names",
     "require_known_sizes",
