@@ -202,7 +202,7 @@ def test_the_settings_beside_the_maps_are_used_unless_others_are_given(saved, mo
     done = run(main, ["view", maps, "--noise", "0.1"])
     assert "give CUBE and --model" in done.output
     page = page_of(maps, shown["cube"], fitted())
-    assert any("--noise 0.02 --known dust=0.4" in remark for remark in page.reader.conditions)
+    assert any("noise 0.02 beyond training; dust known, 0.4" in remark for remark in page.reader.conditions)
 
 
 def picture_cube(wavelengths, **coords):
