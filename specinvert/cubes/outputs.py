@@ -325,7 +325,7 @@ def is_output(name: str, dims: Collection[Hashable], parameters: Collection[str]
     return any(output.makes(name, dims, parameters) for output in DECLARED)
 
 
-def check_outputs(wanted: Iterable[MapVariable], *conditions: str) -> None:
+def check_outputs(wanted: Sequence[MapVariable], *conditions: str) -> None:
     """Raise ValueError where an output is not to be had with what a model or a request is, such as ``COMMITTEE``."""
     for condition in conditions:
         refused = {v.asked: v.output.not_with[condition] for v in wanted if condition in v.output.not_with}

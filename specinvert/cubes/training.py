@@ -72,12 +72,12 @@ class TrainingChoice:
             raise ValueError(f"persist={self.persist!r} must be True, False or 'auto'")
 
 
-WHOLE = TrainingChoice()
+DEFAULT_CHOICE = TrainingChoice()
 
 
 def read_training(
     training: xr.Dataset,
-    choice: TrainingChoice = WHOLE,
+    choice: TrainingChoice = DEFAULT_CHOICE,
     transforms: Mapping[Any, Any] | None = None,
     responsibilities: Any = None,
 ) -> TrainingSet:
@@ -94,6 +94,7 @@ def read_training(
     array = native(meant(find_spectra(training, choice.spectra, choice.band_dim), "spectra"))
     dim = find_band_dim(array, choice.band_dim)
     array = require_one_band_chunk(array, dim, choice.rechunk)
+    bands = describe_bands(array, dim)
     if 0 in array.shape:
         raise ValueError(f"the training spectra are empty: {dict(array.sizes)}")
     samples = array.transpose(..., dim)
@@ -112,7 +113,7 @@ def read_training(
     units = array.attrs.get("units")
     return TrainingSet(
         source=_complete(chunks, settled.transformed_names, choice.missing),
-        bands=describe_bands(array, dim),
+        bands=bands,
         spectra_name=array.name,
         spectra_units=None if units is None else as_text(units),
         parameters=names,

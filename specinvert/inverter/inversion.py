@@ -105,8 +105,7 @@ class Inversion:
             request.cube,
             declared,
             model.labels,
-            _provenance(model, remarks, earlier_history(cube.attrs, request.cube.attrs))
-            | inversion_attrs(identity(model), kernel),
+            _provenance(model, kernel, remarks, earlier_history(cube.attrs, request.cube.attrs)),
         )
 
     def posterior(self, spectra: xr.DataArray | xr.Dataset, n_components: int | None = None) -> xr.Dataset:
@@ -223,13 +222,15 @@ def _pits(maps: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
     return maps[[f"{name}_pit" for name in names]].rename({f"{name}_pit": name for name in names})
 
 
-def _provenance(model: Model, remarks: Sequence[str], earlier: str) -> dict[str, str]:
+def _provenance(model: Model, kernel: BlockInverter, remarks: Sequence[str], earlier: str) -> dict[str, str]:
     """Attributes of maps: version, model, ranges of training, and the cube's history with a line on the inversion."""
     ranges = "; ".join(
         f"{name}: {low:g} to {high:g}" for name, low, high in zip(model.names, model.low, model.high, strict=True)
     )
+    model_id = identity(model)
     return {
-        "source": f"specinvert {__version__}, GLLiM model {identity(model)}",
+        "source": f"specinvert {__version__}, GLLiM model {model_id}",
+        **inversion_attrs(model_id, kernel),
         **with_history({"history": earlier}, "; ".join(["invert", *remarks])),
         "training_ranges": ranges,
     }
