@@ -1,4 +1,4 @@
-"""Quality flags to read: the names of the bits of a flag variable, and the share of pixels that has each."""
+"""Quality flags: bits and names of those of maps, those that a file tells, and the share of pixels that has each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ import xarray as xr
 FLAG_VARIABLE = "quality_flag"
 FLAG_NAME = "flag_name"
 """The dimension of what is known of each flag."""
+NODATA, PARTIAL_BANDS, OUT_OF_DOMAIN, BELOW_RANGE, ABOVE_RANGE, MULTIMODAL = 1, 2, 4, 8, 16, 32
+FLAGS = {
+    NODATA: "nodata",
+    PARTIAL_BANDS: "partial_bands",
+    OUT_OF_DOMAIN: "out_of_domain",
+    BELOW_RANGE: "below_training_range",
+    ABOVE_RANGE: "above_training_range",
+    MULTIMODAL: "multimodal",
+}
+"""Names of the bits of maps."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +58,6 @@ def flag_bits(flags: xr.DataArray) -> xr.DataArray:
     """The flags as integers without coordinates; NaN, as a masked file gives, counts as no flag."""
     bare = flags.reset_coords(drop=True).drop_vars(list(flags.coords), errors="ignore")
     return (bare.fillna(0) if bare.dtype.kind == "f" else bare).astype(np.int64)
-
-
-NODATA, PARTIAL_BANDS, OUT_OF_DOMAIN, BELOW_RANGE, ABOVE_RANGE, MULTIMODAL = 1, 2, 4, 8, 16, 32
-
-
-FLAGS = {
-    NODATA: "nodata",
-    PARTIAL_BANDS: "partial_bands",
-    OUT_OF_DOMAIN: "out_of_domain",
-    BELOW_RANGE: "below_training_range",
-    ABOVE_RANGE: "above_training_range",
-    MULTIMODAL: "multimodal",
-}
 
 
 def flag_attrs() -> dict[str, object]:

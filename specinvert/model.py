@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .cubes import NM_PER_UNIT, Bands, Recalibration
+from .cubes import NM_PER_UNIT, Bands, Labels, Recalibration
 from .gllim.model import GLLiMParameters
 from .gllim.transforms import Transforms
 
@@ -52,6 +52,11 @@ class Model:
     def theta(self) -> GLLiMParameters:
         """The first member."""
         return self.members[0]
+
+    @property
+    def labels(self) -> Labels:
+        """What it knows of the labels of its training set."""
+        return Labels(self.bands, self.spectra_name, self.spectra_units, self.names, self.attrs)
 
     @property
     def identity(self) -> str:

@@ -98,7 +98,7 @@ def draw_reconstructions(faces: Faces, start: str, count: int = 4) -> Figure:
     chosen = _labelled(faces, test[:count], kept)
     found = models[0].invert(chosen, outputs=("mean", "latent"), band_dim="pixel")
     plain = models[1].invert(chosen, outputs=("mean",), band_dim="pixel")
-    latent = xr.DataArray(np.linspace(-2.0, 2.0, 7)[:, None], dims=("w", "latent"))
+    latent = xr.DataArray(np.linspace(-2.0, 2.0, 7)[:, None], dims=("w", "latent_dim"))
     names = list(TARGETS["pose"])
     varied = models[0].simulate(found[names], latent=latent).transpose("sample", "w", "pixel").values
     average = models[1].simulate(plain[names]).values

@@ -56,7 +56,7 @@ def describe_inversion(
     sizes = {name: size for name, size in cube.sizes.items() if name != dim}
     n_blocks, block = _blocks(cube, sizes)
     pixels = prod(sizes.values())
-    spectrum, result = cube.nbytes / max(pixels, 1), maps.nbytes / max(prod(_pixel_shape(maps)), 1)
+    spectrum, result = cube.nbytes / max(pixels, 1), maps.nbytes / max(pixels, 1)
     threads = min(n_blocks, available_cpus())
     held = block * (COPIES * spectrum + result)
     rate, window = _rate(inverter, cube, sizes, given, options, output, compression)
@@ -264,11 +264,6 @@ def _memory(held: float, threads: int, kept: float = 0.0) -> str:
 
 def _output(maps: xr.Dataset, output: Path) -> str:
     return f"output      {output}: {', '.join(map(str, maps.data_vars))}; {_bytes(maps.nbytes)} before compression"
-
-
-def _pixel_shape(maps: xr.Dataset) -> tuple[int, ...]:
-    """The shape of the smallest map."""
-    return min((array.shape for array in maps.data_vars.values()), key=len)
 
 
 def _sizes(sizes: Mapping[Any, int]) -> str:

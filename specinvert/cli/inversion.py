@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..cubes import EXAMPLES, OUTPUTS
 from .base import Command, Session, block_progress, cluster, require_spectra
 from .config import config_option, config_text, write_config
 from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, NOISE, READER, SCHEDULER, TOLERANCE, VARIABLE, Names
@@ -31,8 +32,7 @@ COMPRESSION = click.option(
     type=Names(),
     default="mean,std,flag",
     show_default=True,
-    help="What to compute: mean, std, mode, q05, ci90, hdi90, cov, latent, n_modes, entropy, residual, fit_rmse, "
-    "log_evidence, flag, draws100, modes3; any number for those in the names.",
+    help=f"What to compute: {', '.join((*OUTPUTS, *EXAMPLES))}; any number for those in the names.",
 )
 @NOISE
 @click.option(

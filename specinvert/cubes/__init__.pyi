@@ -14,8 +14,16 @@ from .bands import (
 )
 from .chunks import DaskChunks, active_client, large_graphs
 from .engine import BlockInverter, Predictor, apply_blocks
-from .given import Conditions, check_request, describe_conditions, read_conditions, without_training
+from .given import (
+    Conditions,
+    check_request,
+    describe_conditions,
+    in_words,
+    read_conditions,
+    without_training,
+)
 from .labels import (
+    Labels,
     earlier_history,
     find_spectra,
     grid_tolerance,
@@ -36,19 +44,32 @@ from .labels import (
     wrapped,
 )
 from .lookup import Lookup, resample_swath
-from .maps import CUBE_FILE, expected_spectra, label_maps, label_posterior
-from .outputs import DEFAULT_OUTPUTS, OUTPUTS, RESERVED, Output, declare_outputs, declare_scores
+from .maps import CUBE_FILE, expected_spectra, inversion_attrs, label_maps, label_posterior, made_by, made_with
+from .outputs import (
+    COMMITTEE,
+    DEFAULT_OUTPUTS,
+    EXAMPLES,
+    OUTPUTS,
+    RESERVED,
+    MapVariable,
+    check_outputs,
+    declare_outputs,
+    declare_scores,
+    is_output,
+)
 from .reading import Domain
 from .recalibration import Recalibration, pit_values
 from .request import Request, read_request, select_bands
 from .resampling import resample, resample_noise
 from .responses import RESPONSE_DIM, Cells, Sensor, band_weights, read_sensor
-from .training import TrainingSet, parameter_names, read_training
+from .training import TrainingChoice, TrainingSet, parameter_names, read_training
 from .units import NM_PER_UNIT, check_units, is_unknown, length_unit, units_of
 
 __all__ = [
+    "COMMITTEE",
     "CUBE_FILE",
     "DEFAULT_OUTPUTS",
+    "EXAMPLES",
     "NM_PER_UNIT",
     "OUTPUTS",
     "RESERVED",
@@ -59,16 +80,19 @@ __all__ = [
     "Conditions",
     "DaskChunks",
     "Domain",
+    "Labels",
     "Lookup",
-    "Output",
+    "MapVariable",
     "Predictor",
     "Recalibration",
     "Request",
     "Sensor",
+    "TrainingChoice",
     "TrainingSet",
     "active_client",
     "apply_blocks",
     "band_weights",
+    "check_outputs",
     "check_request",
     "check_units",
     "declare_outputs",
@@ -80,8 +104,11 @@ __all__ = [
     "find_band_dim",
     "find_spectra",
     "grid_tolerance",
+    "in_words",
+    "inversion_attrs",
     "is_fwhm_name",
     "is_good_name",
+    "is_output",
     "is_unknown",
     "is_wavelength_name",
     "is_wavelength_units_key",
@@ -92,6 +119,8 @@ __all__ = [
     "length_unit",
     "letters_of",
     "listed",
+    "made_by",
+    "made_with",
     "match_bands",
     "meant",
     "native",

@@ -1,8 +1,7 @@
 """The band axis: which dimension it is, its wavelengths in nanometres, and matching one axis to another.
 
-Imports numpy and xarray only; units live in `units.py`. Wavelengths are matched in
-nanometres within a tolerance and never through xarray's float indexes, which silently drop coordinates that
-differ in the last digits.
+Wavelengths are matched in nanometres within a tolerance and never through xarray's float indexes, which silently drop
+coordinates that differ in the last digits.
 """
 
 from __future__ import annotations
@@ -16,37 +15,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .units import NM_PER_UNIT, check_units, is_unknown, length_unit
-
-__all__ = [
-    "Bands",
-    "check_units",
-    "describe_bands",
-    "find_band_dim",
-    "is_wavelength_name",
-    "is_wavelength_units_key",
-    "match_bands",
-    "read_fwhm",
-    "read_good",
-    "wavelength_coordinate",
-]
+from .units import NM_PER_UNIT, is_unknown, length_unit
 
 logger = logging.getLogger(__name__)
 
 _STANDARD_NAMES = frozenset({"radiation_wavelength", "sensor_band_central_radiation_wavelength"})
 _SPELLINGS = (
     *("wavelength", "radiationwavelength", "wavelen", "wvlen", "wvl", "wl", "lambda"),
-    *(
-        "wavelenght",
-        "wavelegth",
-        "wavelegnth",
-        "wavelenth",
-        "wavelngth",
-        "wavlength",
-        "wavelengh",
-        "wavelnegth",
-    ),
+    *("wavelenght", "wavelegth", "wavelegnth", "wavelenth", "wavelngth", "wavlength", "wavelengh", "wavelnegth"),
 )
+_FWHM = ("fwhm", "fwhms", "fhwm", "fwmh", "fullwidthhalfmaximum", "fullwidthathalfmaximum", "bandwidth", "bandwidths")
+_GOOD = ("bbl", "badbandlist", "badbandslist", "badbandmultiplier", "good", "goodwavelengths", "goodbands")
 _NAME_PREFIX = re.compile(r"^(sensorband|band)?(center|centre|central|centered|mean|nominal)?")
 _NAME_UNIT = re.compile(r"[\s_\-\[(]+(?P<unit>nm|nanomet(?:er|re)s?|um|µm|μm|microns?|micromet(?:er|re)s?)[\])]?$")
 
@@ -117,12 +96,11 @@ def find_band_dim(array: xr.DataArray, band_dim: str | None = None) -> str:
         if band_dim not in array.dims:
             raise ValueError(f"band_dim={band_dim!r} is not a dimension; the dimensions are {sizes}")
         return band_dim
-    found = [dim for dim in array.dims if wavelength_coordinate(array, dim) is not None]
-    if len(found) == 1:
-        dim: Any = found[0]  # a name of any kind
-        return dim  # type: ignore[no-any-return]
-    if found:
-        names = ", ".join(repr(str(dim)) for dim in found)
+    along: list[Any] = [dim for dim in array.dims if wavelength_coordinate(array, dim) is not None]
+    if len(along) == 1:
+        return along[0]  # type: ignore[no-any-return]  # a name of any kind
+    if along:
+        names = ", ".join(repr(str(dim)) for dim in along)
         raise ValueError(f"several dimensions carry wavelengths ({names} of {sizes}); pass band_dim=")
     raise ValueError(
         f"no dimension carries wavelengths (dimensions: {sizes}); pass band_dim= or attach a 1-D numeric "
@@ -401,14 +379,6 @@ def _some(values: np.ndarray | list[object]) -> str:
     return ", ".join(shown) + (", ..." if len(values) > _SHOWN else "")
 
 
-_FWHM = frozenset(
-    {"fwhm", "fwhms", "fhwm", "fwmh", "fullwidthhalfmaximum", "fullwidthathalfmaximum", "bandwidth", "bandwidths"}
-)
-
-
-_GOOD = frozenset({"bbl", "badbandlist", "badbandslist", "badbandmultiplier", "good", "goodwavelengths", "goodbands"})
-
-
 def is_fwhm_name(name: object) -> bool:
     """Tell whether `name` is a known spelling of the bands' full width at half maximum."""
     return letters_of(name) in _FWHM
@@ -420,4 +390,5 @@ def is_good_name(name: object) -> bool:
 
 
 def letters_of(name: object) -> str:
+    """A name in lower case without anything but letters."""
     return re.sub(r"[^a-z]", "", str(name).lower())

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..gllim.em import Chunk, Mask, Sum, evenly_spaced, join, sum_blocks
 from ..gllim.model import Scaling
+from .labels import places_of_blocks
 
 PERSIST_BYTES = 1_000_000_000
 """Training spectra up to this size are kept in memory between iterations, where the user leaves the choice to us."""
@@ -85,15 +86,15 @@ class DaskChunks:
         wanted = ordered[evenly_spaced(len(ordered), n_rows)]
         places = [np.flatnonzero(np.isin(numbers, wanted)) for numbers in self.numbers]
         parts = [dask.delayed(Chunk.rows)(chunk, place) for chunk, place in zip(self.chunks, places, strict=True)]
-        found = np.concatenate([numbers[place] for numbers, place in zip(self.numbers, places, strict=True)])
-        return join(list(self._compute(*parts))).rows(np.argsort(found))
+        chosen = np.concatenate([numbers[place] for numbers, place in zip(self.numbers, places, strict=True)])
+        return join(list(self._compute(*parts))).rows(np.argsort(chosen))
 
     def where(self, mask: Mask) -> DaskChunks:
         """Chunks of the rows for which a function of a chunk is True."""
         masks = self._compute(*[dask.delayed(mask)(chunk) for chunk in self.chunks])
         held = _hold(list(masks), self.client)
-        chunks = [dask.delayed(Chunk.rows)(chunk, found) for chunk, found in zip(self.chunks, held, strict=True)]
-        numbers = [numbers[found] for numbers, found in zip(self.numbers, masks, strict=True)]
+        chunks = [dask.delayed(Chunk.rows)(chunk, rows) for chunk, rows in zip(self.chunks, held, strict=True)]
+        numbers = [numbers[chosen] for numbers, chosen in zip(self.numbers, masks, strict=True)]
         return DaskChunks(chunks, numbers, self.client)
 
     def persist(self) -> DaskChunks:
@@ -104,8 +105,8 @@ class DaskChunks:
 
     def _compute(self, *values: Any) -> tuple[Any, ...]:
         with _needing(self.client):
-            found: tuple[Any, ...] = dask.compute(*values, scheduler=self.client)
-        return found
+            results: tuple[Any, ...] = dask.compute(*values, scheduler=self.client)
+        return results
 
 
 def delayed_chunks(
@@ -118,7 +119,7 @@ def delayed_chunks(
     """
     client = active_client()
     grid = np.arange(len(weights)).reshape(spectra.shape[:-1])
-    every = [grid[place].ravel() for place in da.core.slices_from_chunks(spectra.chunks[:-1])]
+    every = [grid[place].ravel() for place in places_of_blocks(spectra.chunks[:-1])]
     places = [place for place in every if len(place)]
     blocks = [block for place, block in zip(every, spectra.to_delayed().ravel(), strict=True) if len(place)]
     row_bytes = spectra.shape[-1] * spectra.dtype.itemsize

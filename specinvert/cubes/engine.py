@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import getitem
 from typing import Any
@@ -17,9 +17,7 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 from dask.base import normalize_token
-from dask.highlevelgraph import HighLevelGraph
 
-from ..flags import NODATA
 from ..gllim import level_with_noise
 from ..gllim.core import one_blas_thread
 from ..gllim.em import available_cpus
@@ -27,8 +25,8 @@ from ..gllim.model import GLLiMParameters
 from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, SideInformation, estimates
 from ..gllim.transforms import Transforms
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less
-from .labels import pixel_coordinates
-from .outputs import BAND, Output
+from .labels import is_lazy, pixel_coordinates
+from .outputs import BAND, COVARIANCE, DOMAIN, MapVariable
 from .reading import Domain, Interval, Pixels, Reading, Trained
 from .recalibration import Recalibration
 
@@ -77,7 +75,7 @@ class Predictor:
 
 @dataclass(frozen=True, eq=False)
 class BlockInverter:
-    """Inverts a block of spectra (..., D_cube): picks the model's bands, then fills the declared outputs.
+    """Inverts a block of spectra (..., D_cube): picks the model's bands, then fills the declared variables.
 
     ``bands`` index the cube's bands in the model's order; ``fill`` is a value that stands for nodata, or None. What
     ``conditions`` give for each pixel comes as blocks beside that of the spectra, in their order.
@@ -85,7 +83,7 @@ class BlockInverter:
 
     predictor: Predictor
     bands: np.ndarray
-    outputs: tuple[Output, ...]
+    outputs: tuple[MapVariable, ...]
     dtype: np.dtype
     fill: float | None = None
     conditions: Conditions = NOTHING
@@ -108,23 +106,35 @@ class BlockInverter:
     def _levels(self) -> dict[bytes, float]:
         return {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("terms", "_levels")}
+    @cached_property
+    def _trained(self) -> Trained:
+        predictor, levels = self.predictor, dict[int, list[float]]()
+        for variable in self.outputs:
+            levels[variable.index] = sorted({*levels.get(variable.index, ()), *variable.levels})
+        return Trained(
+            *(self.terms, predictor.transforms, predictor.domain, levels, COVARIANCE in self._needs),
+            predictor.recalibration,
+        )
 
-    def _domain(self, added: np.ndarray | None) -> Domain:
-        """The domain under the noise of the pixels: for noise of each of them, by octaves of its mean variance."""
-        domain, held_out = self.predictor.domain, self.predictor.held_out
-        if held_out is None:
-            return domain
+    @property
+    def _needs(self) -> set[str]:
+        return {need for variable in self.outputs for need in variable.output.needs}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def _log_tail(self, added: np.ndarray | None) -> float | np.ndarray:
+        """That of the domain under the noise of the pixels: for noise of each, by octaves of its mean variance."""
+        if self.predictor.held_out is None:
+            return self.predictor.domain.log_tail
         if added is None:
             shared = self.conditions.variance
-            return domain if shared is None else replace(domain, log_tail=self._level(shared))
+            return self.predictor.domain.log_tail if shared is None else self._level(shared)
         given = added > 0.0
         with np.errstate(divide="ignore", invalid="ignore"):
             octaves = np.round(np.log2((added * given).sum(axis=1) / given.sum(axis=1)))
         kinds, which = np.unique(np.where(np.isfinite(octaves), octaves, -np.inf), return_inverse=True)
-        levels = [self._level(np.asarray(2.0**kind)) for kind in kinds]
-        return replace(domain, log_tail=np.array(levels)[which])
+        return np.array([self._level(np.asarray(2.0**kind)) for kind in kinds])[which]
 
     def _level(self, noise: np.ndarray) -> float:
         """The level under a noise, a variance, variances or a covariance, found once a process."""
@@ -136,13 +146,10 @@ class BlockInverter:
             self._levels[key] = level_with_noise(predictor.members, spectra, base, noise) if noise.any() else base
         return self._levels[key]
 
-    def core_sizes(self, output: Output) -> tuple[int, ...]:
-        """Sizes of the dimensions that an output has beyond those of the pixels."""
-        n_t = self.predictor.transforms.n_physical
-        n_latent = self.predictor.members[0].n_latent
-        sizes = {"parameter": n_t, "parameter_2": n_t, "latent": n_latent, BAND: self.predictor.n_bands}
-        sizes |= {"draw": output.count, "mode_rank": output.count}
-        return tuple(sizes[dim] for dim in output.core_dims)
+    def core_sizes(self, variable: MapVariable) -> tuple[int, ...]:
+        """Sizes of the dimensions that a variable has beyond those of the pixels."""
+        theta = self.predictor.members[0]
+        return variable.sizes(self.predictor.transforms.n_physical, theta.n_latent, theta.n_bands)
 
     def __call__(self, block: np.ndarray, *extras: np.ndarray) -> tuple[np.ndarray, ...]:
         """Outputs of a block, each (..., *core)."""
@@ -152,34 +159,23 @@ class BlockInverter:
 
     def empty(self, pixels: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Outputs (*pixels, *core) of no data."""
-        nothing = {"flag": NODATA, "n_modes": 0}
         return tuple(
-            np.full(
-                (*pixels, *self.core_sizes(output)),
-                nothing.get(output.kind, np.nan),
-                dtype=output.dtype or self.dtype,
-            )
-            for output in self.outputs
+            np.full((*pixels, *self.core_sizes(variable)), variable.output.empty, variable.dtype(self.dtype))
+            for variable in self.outputs
         )
 
     def fill_rows(self, block: np.ndarray, extras: Sequence[np.ndarray], empty: tuple[np.ndarray, ...]) -> None:
         """Fill the :meth:`empty` outputs of a block in place."""
         spectra, known, given = self.read_block(block, extras)
-        results = [array.reshape((len(spectra), *array.shape[block.ndim - 1 :])) for array in empty]
-        flagged = any(output.kind == "flag" for output in self.outputs)
-        pixels = Pixels(
-            spectra,
-            self._domain(given.added) if flagged else self.predictor.domain,
-            known,
-            self._interval(extras, len(spectra)),
-            self._truth(extras, len(spectra)),
-        )
-        trained = Trained(self.terms, self.predictor.transforms, self.predictor.recalibration)
+        n = len(spectra)
+        results = [array.reshape((n, *array.shape[block.ndim - 1 :])) for array in empty]
+        log_tail = self._log_tail(given.added) if DOMAIN in self._needs else np.nan
+        pixels = Pixels(spectra, log_tail, known, self._interval(extras, n), self._truth(extras, n))
         with one_blas_thread():
             for part in estimates(self.terms, spectra, given, self.predictor.by_evidence):
-                reading = Reading(part, trained, pixels.of(part.rows), self.outputs)
-                for output, result in zip(self.outputs, results, strict=True):
-                    result[part.rows] = reading(output)
+                reading = Reading(part, self._trained, pixels.of(part.rows))
+                for variable, result in zip(self.outputs, results, strict=True):
+                    result[part.rows] = variable.compute(reading)
 
     def read_block(
         self, block: np.ndarray, extras: Sequence[np.ndarray]
@@ -293,37 +289,37 @@ def _call(block: np.ndarray, kernel: BlockInverter, *extras: np.ndarray) -> tupl
 
 
 def _invert_lazily(cube: da.Array, extras: Sequence[Extra], kernel: BlockInverter) -> list[da.Array]:
-    """The kernel over the blocks of a cube (..., D), each with all bands: one task a block, and one an output."""
+    """The kernel over the blocks of a cube (..., D), each with all bands: one task a block, and one an output.
+
+    The kernel goes along without what differs from pixel to pixel, of which each block gets its own.
+    """
     pixels = tuple(range(cube.ndim - 1))
-    held = da.from_delayed(dask.delayed(kernel, pure=True), shape=(), dtype=object)
+    bare = replace(kernel, conditions=replace(kernel.conditions, extras=tuple(e.without_array() for e in extras)))
+    held = da.from_delayed(dask.delayed(bare, pure=True, traverse=False), shape=(), dtype=object)
     beside: list[Any] = []
     for extra in extras:
         chunks = (*cube.chunks[:-1], (len(kernel.bands),)) if extra.banded else cube.chunks[:-1]
-        array = extra.array.data
-        array = array.rechunk(chunks) if isinstance(array, da.Array) else da.from_array(np.asarray(array), chunks)
+        array = extra.array.data.rechunk(chunks) if is_lazy(extra.array) else da.from_array(extra.array.values, chunks)
         beside += [array, (*pixels, cube.ndim) if extra.banded else pixels]
-    made = da.blockwise(
-        _call,
-        pixels,
-        cube,
-        (*pixels, cube.ndim - 1),
-        held,
-        (),
-        *beside,
+    blocks = da.blockwise(
+        *(_call, pixels, cube, (*pixels, cube.ndim - 1), held, (), *beside),
         dtype=object,
         meta=np.empty((0,) * len(pixels), dtype=object),
         concatenate=True,
     )
     arrays = []
-    for number, output in enumerate(kernel.outputs):
-        name = f"{output.name}-{made.name}"
-        core = tuple((size,) for size in kernel.core_sizes(output))
-        tasks = {
-            (name, *index, *(0 for _ in core)): (getitem, (made.name, *index), number)
-            for index in np.ndindex(*made.numblocks)
-        }
-        graph = HighLevelGraph.from_collections(name, tasks, dependencies=[made])
-        arrays.append(da.Array(graph, name, chunks=cube.chunks[:-1] + core, dtype=output.dtype or kernel.dtype))
+    for number, variable in enumerate(kernel.outputs):
+        core = dict(enumerate(kernel.core_sizes(variable), len(pixels)))
+        dtype = variable.dtype(kernel.dtype)
+        arrays.append(
+            da.blockwise(
+                *(getitem, (*pixels, *core), blocks, pixels, number, None),
+                name=f"{variable.name}-{blocks.name}",
+                new_axes=core,
+                dtype=dtype,
+                meta=np.empty((0,) * (len(pixels) + len(core)), dtype=dtype),
+            )
+        )
     return arrays
 
 
@@ -340,12 +336,12 @@ def apply_blocks(cube: xr.DataArray, band_dim: str, kernel: BlockInverter) -> xr
         arrays = _invert_lazily(moved.data, extras, kernel)
     pixel_dims = moved.dims[:-1]
     variables = {
-        output.name: ((*pixel_dims, *(band_dim if d == BAND else d for d in output.core_dims)), array)
-        for output, array in zip(kernel.outputs, arrays, strict=True)
+        v.name: ((*pixel_dims, *(band_dim if d == BAND else d for d in v.output.dims)), array)
+        for v, array in zip(kernel.outputs, arrays, strict=True)
     }
-    own = {dim for output in kernel.outputs for dim in output.core_dims}
+    own = {dim for variable in kernel.outputs for dim in variable.output.dims}
     coords = pixel_coordinates(cube, band_dim, {*variables, *own})
-    if any(BAND in output.core_dims for output in kernel.outputs):
+    if BAND in own:
         picked = cube.isel({band_dim: kernel.bands}).coords
         along = {name: array for name, array in picked.items() if array.dims == (band_dim,) and name not in variables}
         coords |= {name: array.reset_coords(drop=True) for name, array in along.items()}

@@ -12,20 +12,17 @@ import numpy as np
 import xarray as xr
 
 from ..gllim.transforms import Transforms
-from .bands import Bands, check_units, describe_bands, match_bands
-from .labels import is_lazy, listed, meant, same_places
-from .outputs import Output
+from .bands import Bands, describe_bands, match_bands
+from .labels import Labels, is_lazy, listed, meant, same_places, unmasked
+from .outputs import INTERVAL, TRANSFORMS, MapVariable, check_outputs
 from .request import Request, remark_on_unit
+from .units import check_units
 
 logger = logging.getLogger(__name__)
 
-NOT_TRUNCATED = frozenset(
-    {"hdi_lower", "hdi_upper", "mode", "n_modes", "modes", "mode_mass", "draws", "entropy", "residual", "fit_rmse"}
-)
-"""Outputs that are not to be had where a parameter is known by an interval."""
 NOISE, VALUE, LOW, HIGH, TRUTH = "noise", "value", "low", "high", "truth"
-
-
+PER_BAND, COVARIANCE, PER_PIXEL = "of each band", "as a covariance", "of each pixel"
+"""What a record of conditions says of noise that is no number, and of parameters that differ from pixel to pixel."""
 _INCLUDED = ", training's included"
 
 
@@ -40,6 +37,10 @@ class Extra:
     index: int
     array: xr.DataArray
     banded: bool = False
+
+    def without_array(self) -> Extra:
+        """What it is, of no pixel."""
+        return replace(self, array=xr.DataArray())
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,51 +78,32 @@ NOTHING = Conditions()
 
 def read_conditions(
     request: Request,
-    model_bands: Bands,
-    names: Sequence[str],
+    labels: Labels,
     noise: Any = None,
     known: Any = None,
-    spectra_units: str | None = None,
-    parameter_units: Mapping[str, str | None] | None = None,
     tolerance: float = 1.0,
     truth: xr.Dataset | None = None,
 ) -> Conditions:
-    """Check ``noise`` and ``known``, and a ``truth`` to compare with, against the cube.
+    """Check ``noise`` and ``known``, and a ``truth`` to compare with, against the cube and the labels of a model.
 
     Raises
     ------
     TypeError, ValueError : noise that is negative, of the wrong shape, bands or units; a known parameter that the model
         has not, of other dimensions, or an interval that is empty.
     """
-    variance, extras, remarks = _read_noise(request, model_bands, noise, spectra_units, tolerance)
+    names = labels.parameters
+    variance, extras, remarks = _read_noise(request, labels, noise, tolerance)
     if truth is not None:
         extras += [Extra(TRUTH, i, _on_pixels(truth[n], request, f"true {n!r}")) for i, n in enumerate(names)]
     shared = {role: np.full(len(names), np.nan) for role in (VALUE, LOW, HIGH)}
     items, left_out = _known_items(known, names, request.cube)
     for name, given in items.items():
-        index = list(names).index(name)
-        pair = isinstance(given, tuple | list)
-        if pair and len(given) != 2:
-            raise ValueError(f"known[{name!r}]={given!r} must be a value or a pair (low, high)")
-        unit = (parameter_units or {}).get(name)
-        for role, part in zip((LOW, HIGH) if pair else (VALUE,), given if pair else (given,), strict=True):
-            if isinstance(part, xr.DataArray):
-                array = meant(part, f"known {name!r}")
-                check_units(unit, array.attrs.get("units"), f"known {name!r}")
-                if array.ndim:
-                    extras.append(Extra(role, index, _on_pixels(array, request, f"known {name!r}")))
-                    continue
-                part = float(array)
-            elif isinstance(part, np.ndarray) and part.ndim == 0:
-                part = part.item()
-            if part is None and pair:
-                continue
-            if not isinstance(part, numbers.Real) or isinstance(part, bool):
-                shown = " ".join(repr(part).split())[:60]
-                raise TypeError(f"known[{name!r}]={shown} must be a number, a DataArray or a pair of them")
-            if np.isinf(float(part)) and role == VALUE:
-                raise ValueError(f"known[{name!r}] is infinite: give a number, or NaN where it is unknown")
-            shared[role][index] = float(part)
+        for role, part in _roles(name, given):
+            value = _known_value(name, role, part, labels, request)
+            if isinstance(value, xr.DataArray):
+                extras.append(Extra(role, names.index(name), value))
+            else:
+                shared[role][names.index(name)] = value
     low, high = shared[LOW], shared[HIGH]
     for i in map(int, np.flatnonzero(low >= high)):
         raise ValueError(f"known[{names[i]!r}]=({low[i]:g}, {high[i]:g}) is an empty interval: give low < high")
@@ -133,32 +115,88 @@ def read_conditions(
     return Conditions(variance, tuple(extras), values=shared[VALUE], low=low, high=high, remarks=(*remarks, *left_out))
 
 
-def describe_conditions(conditions: Conditions, names: Sequence[str]) -> list[str]:
-    """What was given, a phrase each, as the history of maps tells it."""
+def _roles(name: str, given: Any) -> list[tuple[str, Any]]:
+    """What is given for a parameter, a value or the ends of an interval; those that are None are left out."""
+    if not isinstance(given, tuple | list):
+        return [(VALUE, given)]
+    if len(given) != 2:
+        raise ValueError(f"known[{name!r}]={given!r} must be a value or a pair (low, high)")
+    return [(role, end) for role, end in zip((LOW, HIGH), given, strict=True) if end is not None]
+
+
+def _known_value(name: str, role: str, given: Any, labels: Labels, request: Request) -> float | xr.DataArray:
+    """A number that all pixels share, or an array over them."""
+    if isinstance(given, xr.DataArray):
+        array = meant(given, f"known {name!r}")
+        check_units(labels.attrs.get(name, {}).get("units"), array.attrs.get("units"), f"known {name!r}")
+        if array.ndim:
+            return _on_pixels(array, request, f"known {name!r}")
+        given = float(array)
+    elif isinstance(given, np.ndarray) and given.ndim == 0:
+        given = given.item()
+    if not isinstance(given, numbers.Real) or isinstance(given, bool):
+        shown = " ".join(repr(given).split())[:60]
+        raise TypeError(f"known[{name!r}]={shown} must be a number, a DataArray or a pair of them")
+    if np.isinf(float(given)) and role == VALUE:
+        raise ValueError(f"known[{name!r}] is infinite: give a number, or NaN where it is unknown")
+    return float(given)
+
+
+def record_conditions(conditions: Conditions, names: Sequence[str]) -> dict[str, Any]:
+    """What was given, as JSON holds it.
+
+    ``noise`` is a standard deviation, ``PER_BAND``, ``COVARIANCE`` or ``PER_PIXEL``, and ``noise_includes_training``
+    tells whether it did. ``known`` holds a number, ``PER_PIXEL``, or a pair of bounds (None: none) or of ``PER_PIXEL``
+    for each parameter known.
+    """
     per_pixel = {(extra.role, extra.index) for extra in conditions.extras}
-    said = []
+    record: dict[str, Any] = {}
     variance = conditions.variance if conditions.given is None else conditions.given
     if variance is not None:
-        form = {0: "", 1: "of each band", 2: "as a covariance"}[variance.ndim] or f"{np.sqrt(variance):g}"
-        said.append(f"noise {form}{' beyond training' if conditions.given is None else _INCLUDED}")
-    elif any(role == NOISE for role, _ in per_pixel):
-        said.append("noise of each pixel" + (_INCLUDED if conditions.included is not None else ""))
-    for i, (name, value, low, high) in enumerate(
-        zip(names, conditions.values, conditions.low, conditions.high, strict=True)
-    ):
+        record["noise"] = {1: PER_BAND, 2: COVARIANCE}.get(variance.ndim) or float(np.sqrt(variance))
+        record["noise_includes_training"] = conditions.given is not None
+    elif (NOISE, 0) in per_pixel:
+        record["noise"] = PER_PIXEL
+        record["noise_includes_training"] = conditions.included is not None
+    known: dict[str, Any] = {}
+    for i, (name, *ends) in enumerate(zip(names, conditions.low, conditions.high, strict=True)):
         if (VALUE, i) in per_pixel:
-            said.append(f"{name} known in each pixel")
-        elif not np.isnan(value):
-            said.append(f"{name} known, {value:g}")
+            known[name] = PER_PIXEL
+        elif not np.isnan(conditions.values[i]):
+            known[name] = float(conditions.values[i])
         elif (LOW, i) in per_pixel or (HIGH, i) in per_pixel:
+            known[name] = [PER_PIXEL, PER_PIXEL]
+        elif np.isfinite(ends).any():
+            known[name] = [float(end) if np.isfinite(end) else None for end in ends]
+    return record | ({"known": known} if known else {})
+
+
+def describe_conditions(conditions: Conditions, names: Sequence[str]) -> list[str]:
+    """What was given and what was assumed of it, a phrase each, as the history of maps tells it."""
+    return [*in_words(record_conditions(conditions, names)), *conditions.remarks]
+
+
+def in_words(record: Mapping[str, Any]) -> list[str]:
+    """What :func:`record_conditions` tells, a phrase each."""
+    said = []
+    if "noise" in record:
+        noise, included = record["noise"], record["noise_includes_training"]
+        form = noise if isinstance(noise, str) else f"{noise:g}"
+        beyond = "" if noise == PER_PIXEL else " beyond training"
+        said.append(f"noise {form}{_INCLUDED if included else beyond}")
+    for name, given in record.get("known", {}).items():
+        low, high = given if isinstance(given, list) else (None, None)
+        if given == PER_PIXEL:
+            said.append(f"{name} known in each pixel")
+        elif not isinstance(given, list):
+            said.append(f"{name} known, {given:g}")
+        elif low == PER_PIXEL:
             said.append(f"{name} known within bounds of each pixel")
-        elif np.isfinite(low) and np.isfinite(high):
+        elif low is not None and high is not None:
             said.append(f"{name} known within {low:g} and {high:g}")
-        elif np.isfinite(low):
-            said.append(f"{name} known above {low:g}")
-        elif np.isfinite(high):
-            said.append(f"{name} known below {high:g}")
-    return [*said, *conditions.remarks]
+        else:
+            said.append(f"{name} known below {high:g}" if low is None else f"{name} known above {low:g}")
+    return said
 
 
 def without_training(conditions: Conditions, training: np.ndarray | None) -> Conditions:
@@ -194,10 +232,9 @@ def less(given: np.ndarray, training: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(left, 0.0))
 
 
-def check_request(conditions: Conditions, outputs: Sequence[Output], transforms: Transforms) -> None:
+def check_request(conditions: Conditions, outputs: Sequence[MapVariable], transforms: Transforms) -> None:
     """Raises ValueError for what transforms, or a parameter known by an interval, do not allow."""
-    if not transforms.is_identity and any(output.kind.startswith("hdi") for output in outputs):
-        raise ValueError("hdi outputs need a model without transforms: ask for central intervals, such as 'ci90'")
+    check_outputs(outputs, *(() if transforms.is_identity else (TRANSFORMS,)))
     for i in map(int, np.flatnonzero(~np.isnan(conditions.values))):
         transforms.known_forward(i, conditions.values[i : i + 1])
     for extra in conditions.extras:
@@ -208,12 +245,7 @@ def check_request(conditions: Conditions, outputs: Sequence[Output], transforms:
     low, high = conditions.low, conditions.high
     for i in map(int, np.flatnonzero(~np.isnan(low) | ~np.isnan(high))):
         transforms.interval_forward(i, low[i : i + 1], high[i : i + 1])
-    refused = dict.fromkeys(output.asked for output in outputs if output.kind in NOT_TRUNCATED)
-    if refused:
-        raise ValueError(
-            f"{listed(refused)} cannot be given where a parameter is known by an interval: leave {listed(refused)} out "
-            "of outputs, or give the parameter a value"
-        )
+    check_outputs(outputs, INTERVAL)
 
 
 def _known_items(known: Any, names: Sequence[str], cube: xr.DataArray) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -237,40 +269,44 @@ def _known_variables(
 
     Raises ValueError where there is none.
     """
-    found = {str(name): known[name] for name in known.variables if name in names}
-    others = [name for name in known.variables if name not in found and name not in {*known.dims, *cube.coords}]
-    if not found:
+    parameters = {str(name): known[name] for name in known.variables if name in names}
+    others = [name for name in known.variables if name not in parameters and name not in {*known.dims, *cube.coords}]
+    if not parameters:
         raise ValueError(f"known holds no parameter of this model, which has {listed(names)}, but {listed(others)}")
     if not others:
-        return found, ()
+        return parameters, ()
     remark = f"known: {', '.join(map(str, others))} {'is no parameter' if len(others) == 1 else 'are no parameters'}"
     remark += f" and {'was' if len(others) == 1 else 'were'} left out"
     logger.info("%s", remark)
-    return found, (remark,)
+    return parameters, (remark,)
 
 
 def _read_noise(
-    request: Request, model_bands: Bands, noise: Any, units: str | None, tolerance: float
+    request: Request, labels: Labels, noise: Any, tolerance: float
 ) -> tuple[np.ndarray | None, list[Extra], tuple[str, ...]]:
     """The variance that pixels share, what differs among them, and remarks."""
     if noise is None:
         return None, [], ()
+    if not isinstance(noise, xr.DataArray):
+        return _shared_noise(request, noise), [], ()
+    array = meant(noise, "noise")
+    check_units(request.cube.attrs.get("units", labels.spectra_units), array.attrs.get("units"), "noise")
+    banded = request.band_dim in array.dims
+    remarks: tuple[str, ...] = ()
+    if banded:
+        own = describe_bands(array, request.band_dim)
+        remarks = remark_on_unit(own, "noise")
+        array = array.isel({request.band_dim: _noise_bands(array, own, request, labels.bands, tolerance)})
+    if set(array.dims) <= {request.band_dim}:
+        return _variance(array.values), [], remarks
+    if not is_lazy(array):
+        _refuse_negative(array.values)
+    return None, [Extra(NOISE, 0, _on_pixels(array, request, "noise", banded), banded)], remarks
+
+
+def _shared_noise(request: Request, noise: Any) -> np.ndarray:
+    """The variance or covariance that noise without labels is of."""
     size = request.cube.sizes[request.band_dim]
-    if isinstance(noise, xr.DataArray):
-        array = meant(noise, "noise")
-        cube_units = request.cube.attrs.get("units", units)
-        check_units(cube_units, array.attrs.get("units"), "noise")
-        banded = request.band_dim in array.dims
-        remarks: tuple[str, ...] = ()
-        if banded:
-            own = describe_bands(array, request.band_dim)
-            remarks = remark_on_unit(own, "noise")
-            array = array.isel({request.band_dim: _noise_bands(array, own, request, model_bands, tolerance)})
-        if set(array.dims) <= {request.band_dim}:
-            return _variance(array.values), [], remarks
-        if not is_lazy(array):
-            _refuse_negative(array.values)
-        return None, [Extra(NOISE, 0, _on_pixels(array, request, "noise", banded), banded)], remarks
     forms = (
         f"give a number, ({size},) standard deviations of the cube's bands, a covariance ({size}, {size}), or a "
         "DataArray with the cube's dimensions"
@@ -278,18 +314,18 @@ def _read_noise(
     if isinstance(noise, xr.Dataset):
         raise TypeError(f"noise is a Dataset of {listed(noise.data_vars)}: give one of its variables, a DataArray")
     try:
-        values = np.ma.filled(noise.astype(np.float64), np.nan) if np.ma.isMA(noise) else np.asarray(noise)
+        values = unmasked(noise)
     except ValueError:
         shown = " ".join(repr(noise).split())[:60]
         raise ValueError(f"noise={shown} is no array, its rows differ in length: {forms}") from None
     if values.dtype.kind not in "iuf":
         raise TypeError(f"noise must be numbers, not {values.dtype} ({' '.join(repr(noise).split()):.60}): {forms}")
     if values.ndim == 0:
-        return _variance(values), [], ()
+        return _variance(values)
     if values.shape == (size,):
-        return _variance(values[request.bands]), [], ()
+        return _variance(values[request.bands])
     if values.shape == (size, size):
-        return _covariance(values[np.ix_(request.bands, request.bands)]), [], ()
+        return _covariance(values[np.ix_(request.bands, request.bands)])
     raise ValueError(f"noise of shape {values.shape} fits no band axis: {forms}")
 
 

@@ -1,28 +1,44 @@
-"""Checked access to labelled data: which variable holds spectra, whether values are numbers, what a message says.
-
-What keeps stored values from being plain numbers: byte order, unapplied scales, fill values, unknown sizes.
-
-Text in figures and pages: what files say without characters that hide or turn text, long names in lines, shares."""
+"""Checked access to labelled data, whose values may not be plain numbers, and text as messages and figures show it."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import pairwise, product
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
 
-from .bands import find_band_dim, is_wavelength_name
+from .bands import Bands, find_band_dim, is_wavelength_name
 
-if TYPE_CHECKING:
-    pass
-
+Numbers = TypeVar("Numbers", xr.DataArray, xr.Variable)
+Spectra = TypeVar("Spectra", xr.DataArray, xr.Dataset)
 
 GRID_TOLERANCE = 0.05
 """Coordinates agree when they differ by less than this share of their smallest step."""
+_FILLS = ("_FillValue", "missing_value", "nodata")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_CHOSEN = "chosen_sample"
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What a training set tells of spectra and parameters, and the model of it keeps; ``attrs`` are the parameters'."""
+
+    bands: Bands
+    spectra_name: Hashable
+    spectra_units: str | None
+    parameters: list[str]
+    attrs: dict[str, dict[str, str]]
+
+    def long_name(self, parameter: str) -> str:
+        """That of the attributes, else the name in words."""
+        return self.attrs.get(parameter, {}).get("long_name", parameter.replace("_", " "))
 
 
 def listed(names: Iterable[Hashable], limit: int = 12) -> str:
@@ -109,9 +125,16 @@ def meant(array: xr.DataArray, what: str) -> xr.DataArray:
     fill = fill_value(array, what)
     if fill is None:
         return array
-    found = array.where(array != fill).assign_attrs(array.attrs)
-    found.encoding = dict(array.encoding)
-    return found
+    masked = array.where(array != fill).assign_attrs(array.attrs)
+    masked.encoding = dict(array.encoding)
+    return masked
+
+
+def unmasked(values: Any) -> np.ndarray:
+    """Values as an array, numbers that NumPy's mask leaves out as NaN."""
+    if np.ma.isMA(values) and values.dtype.kind in "iuf":
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.asarray(values)
 
 
 def no_labelled(what: str, wanted: str, given: object) -> TypeError:
@@ -142,6 +165,12 @@ def pixel_coordinates(array: xr.DataArray, band_dim: str, taken: Iterable[Hashab
 def is_lazy(array: xr.DataArray) -> bool:
     """Whether the array is chunked by dask."""
     return array.chunks is not None
+
+
+def places_of_blocks(chunks: Sequence[Sequence[int]]) -> list[tuple[slice, ...]]:
+    """Where the blocks of an array lie, the last dimension running fastest."""
+    ends = [np.cumsum((0, *sizes)).tolist() for sizes in chunks]
+    return list(product(*[[slice(*pair) for pair in pairwise(along)] for along in ends]))
 
 
 def require_one_band_chunk(array: xr.DataArray, band_dim: str, rechunk: str | None) -> xr.DataArray:
@@ -177,15 +206,11 @@ def same_places(given: xr.DataArray, wanted: xr.DataArray) -> bool:
     there = wanted.notnull().values
     if not np.array_equal(given.notnull().values, there):
         return False
-    found, places = given.values[there], wanted.values[there]
-    if not {found.dtype.kind, places.dtype.kind} <= set("iuf") or not places.size:
-        return np.array_equal(found, places)
+    own, places = given.values[there], wanted.values[there]
+    if not {own.dtype.kind, places.dtype.kind} <= set("iuf") or not places.size:
+        return np.array_equal(own, places)
     places = places.astype(np.float64)
-    return bool((np.abs(found - places) <= grid_tolerance(places)).all())
-
-
-Numbers = TypeVar("Numbers", xr.DataArray, xr.Variable)
-_FILLS = ("_FillValue", "missing_value", "nodata")
+    return bool((np.abs(own - places) <= grid_tolerance(places)).all())
 
 
 def native(array: Numbers) -> Numbers:
@@ -238,10 +263,6 @@ def _numbers(attrs: Mapping[Hashable, Any], key: str, what: str) -> list[float]:
         ) from None
 
 
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-
-
 def legible(text: object) -> str:
     """Text from a file as it is, less control characters and those that are not seen or turn its direction."""
     return _UNSEEN.sub("", _CONTROL.sub(" ", str(text)))
@@ -255,12 +276,6 @@ def wrapped(text: str, width: int, lines: int) -> str:
 def percent(share: float) -> str:
     """A share as a percentage, to read: two digits, more where it is nearly all."""
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.4g} %"
-
-
-_CHOSEN = "chosen_sample"
-
-
-Spectra = TypeVar("Spectra", xr.DataArray, xr.Dataset)
 
 
 def subsample(data: Spectra, dims: Sequence[Hashable], most: int) -> Spectra:
@@ -289,6 +304,6 @@ def with_history(attrs: Mapping[Any, Any], done: str) -> dict[Any, Any]:
 
 def earlier_history(*holders: Mapping[Any, Any]) -> str:
     """The ``history`` of all these attributes as one text, what several of them say told once."""
-    found = [attrs.get("history") for attrs in holders]
-    texts = ["\n".join(map(str, np.ravel(history))) for history in found if history is not None]
+    histories = [attrs.get("history") for attrs in holders]
+    texts = ["\n".join(map(str, np.ravel(history))) for history in histories if history is not None]
     return "\n".join(dict.fromkeys(filter(None, texts)))

@@ -11,8 +11,9 @@ import dask
 import dask.array as da
 import numpy as np
 import xarray as xr
-from dask.array.core import normalize_chunks, slices_from_chunks
 from dask.base import tokenize
+
+from .labels import places_of_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,10 +191,10 @@ def _lazy(swath: da.Array, lookup: Lookup, nothing: Any) -> da.Array:
     whole = swath.rechunk(dict.fromkeys(range(swath.ndim - 2), -1))
     counts = [-(-size // max(sizes)) for size, sizes in zip(lookup.shape, whole.chunks[-2:], strict=True)]
     even = tuple(-(-size // max(count, 1)) for size, count in zip(lookup.shape, counts, strict=True))
-    chunks = normalize_chunks(even, shape=lookup.shape)
+    chunks = da.empty(lookup.shape, chunks=even).chunks
     token = tokenize(whole.name, lookup.token, nothing)
     blocks = np.empty(tuple(len(sizes) for sizes in chunks), dtype=object)
-    for index, place in zip(np.ndindex(*blocks.shape), slices_from_chunks(chunks), strict=True):
+    for index, place in zip(np.ndindex(*blocks.shape), places_of_blocks(chunks), strict=True):
         rows, columns = lookup.glt_y[place], lookup.glt_x[place]
         shape = (*whole.shape[:-2], *rows.shape)
         there = (rows > 0) & (columns > 0)

@@ -1,25 +1,23 @@
-"""The `history` attribute of what this package returns.
-
-Attributes of the maps: set anew on every output, the cube's georeference restored.
-
-The posterior mixture with labels, and labelled parameters to expected spectra."""
+"""What an inversion returns, labelled: maps with their attributes, posterior mixtures, and expected spectra."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from ..flags import flag_attrs
 from ..gllim.mixtures import Mixture, merged
 from ..gllim.model import GLLiMParameters
 from ..gllim.posterior import estimates, inverse_regression
 from ..gllim.transforms import Transforms
 from .engine import BlockInverter
-from .labels import listed, meant, no_labelled, pixel_coordinates
-from .outputs import IN_SPECTRA_UNITS, UNITLESS, Output, describe
+from .given import record_conditions
+from .labels import Labels, listed, meant, no_labelled, pixel_coordinates
+from .outputs import LATENT, OF_PARAMETER, OF_SPECTRA, PARAMETER, PARAMETER_2, MapVariable
 from .request import Request
 
 CONVENTIONS = "CF-1.11"
@@ -42,29 +40,23 @@ def grid_mapping_of(cube: xr.DataArray) -> str | None:
 def label_maps(
     maps: xr.Dataset,
     cube: xr.DataArray,
-    declared: Sequence[Output],
-    parameters: Sequence[str],
-    attrs: Mapping[str, Mapping[str, str]],
+    declared: Sequence[MapVariable],
+    labels: Labels,
     provenance: Mapping[str, str],
-    spectra_units: str | None = None,
 ) -> xr.Dataset:
     """Give every variable its attributes and the cube's grid mapping; ``provenance`` goes on the Dataset.
 
     Where the cube was read from a file, the encoding tells which, so that the maps are not written over it.
     """
     mapping = grid_mapping_of(cube)
-    for output in declared:
-        variable = maps[output.name]
-        variable.attrs = _attrs(output, parameters, attrs, declared, spectra_units)
+    for variable in declared:
+        maps[variable.name].attrs = _attrs(variable, declared, labels)
         if mapping is not None:
-            variable.encoding["grid_mapping"] = mapping
-    used = {dim for output in declared for dim in output.core_dims}
-    for dim in ("parameter", "parameter_2"):
-        if dim in used:
-            maps = maps.assign_coords({dim: list(parameters)})
-    if "latent" in used and maps["latent"].ndim > 1:
-        maps = maps.reset_coords("latent")  # xarray takes a variable named as one of its dimensions for a coordinate
-    names = [_long_name(parameter, attrs) for parameter in parameters]
+            maps[variable.name].encoding["grid_mapping"] = mapping
+    used = {dim for variable in declared for dim in variable.output.dims}
+    named = {dim: list(labels.parameters) for dim in (PARAMETER, PARAMETER_2) if dim in used}
+    maps = maps.assign_coords(named)
+    names = [labels.long_name(parameter) for parameter in labels.parameters]
     title = f"Estimates of {', '.join(names)} from spectra" if names else "Latent dimensions of spectra"
     maps.attrs = {"Conventions": CONVENTIONS, "title": title, **provenance, "references": REFERENCES}
     if "source" in cube.encoding:
@@ -72,42 +64,51 @@ def label_maps(
     return maps
 
 
-def _long_name(parameter: str, attrs: Mapping[str, Mapping[str, str]]) -> str:
-    return attrs.get(parameter, {}).get("long_name", parameter.replace("_", " "))
-
-
-def _attrs(
-    output: Output,
-    parameters: Sequence[str],
-    attrs: Mapping[str, Mapping[str, str]],
-    declared: Sequence[Output],
-    spectra_units: str | None,
-) -> dict[str, object]:
-    if output.kind == "flag":
-        return flag_attrs()
-    if output.index is None:
-        made: dict[str, object] = {"long_name": describe(output)}
-        units = spectra_units if output.kind in IN_SPECTRA_UNITS else "1" if output.kind in UNITLESS else None
+def _attrs(variable: MapVariable, declared: Sequence[MapVariable], labels: Labels) -> dict[str, object]:
+    output = variable.output
+    if not output.per_parameter:
+        made = {"long_name": variable.long_name(), **output.attrs()}
+        units = labels.spectra_units if output.units == OF_SPECTRA else output.units
         return made if units is None else made | {"units": units}
-    parameter = parameters[output.index]
-    own = dict(attrs.get(parameter, {}))
-    long_name = _long_name(parameter, attrs)
-    if output.kind != "mean":
-        made = {"long_name": describe(output, long_name)}
-        if "units" in own:
-            made["units"] = own["units"]
-        if output.kind == "std" and "standard_name" in own:
-            made["standard_name"] = f"{own['standard_name']} standard_error"
-        return made
-    made = {"long_name": long_name, **own}
-    beside = [o.name for o in declared if o.index == output.index and o.kind != "mean"]
-    linked = [*beside, *(["quality_flag"] if any(o.kind == "flag" for o in declared) else [])]
-    if linked:
-        made["ancillary_variables"] = " ".join(linked)
+    name = labels.parameters[variable.index]
+    own, long_name = labels.attrs.get(name, {}), labels.long_name(name)
+    if output.is_estimate:
+        beside = [v for v in declared if v.output.ancillary or (v.index == variable.index and not v.output.is_estimate)]
+        linked = {"ancillary_variables": " ".join(v.name for v in beside)} if beside else {}
+        return {"long_name": long_name, **own, **linked}
+    made = {"long_name": variable.long_name(long_name), **output.attrs()}
+    units = own.get("units") if output.units == OF_PARAMETER else output.units
+    if units is not None:
+        made["units"] = units
+    if output.standard_name and "standard_name" in own:
+        made["standard_name"] = f"{own['standard_name']} {output.standard_name}"
     return made
 
 
-CORE_DIMS = ("component", "parameter", "parameter_2")
+def inversion_attrs(model_id: str, kernel: BlockInverter) -> dict[str, str]:
+    """Attributes of maps: ``model_id``, and as JSON ``conditions``, bands used and what was given beside spectra."""
+    predictor = kernel.predictor
+    record = {"bands": predictor.n_bands, "min_valid_bands": predictor.least_bands}
+    record |= record_conditions(kernel.conditions, predictor.transforms.names)
+    return {"model_id": model_id, "conditions": json.dumps(record)}
+
+
+def made_by(attrs: Mapping[Any, Any]) -> str | None:
+    """The id of the model that made maps with these attributes; None where they do not tell."""
+    told = re.search(r"GLLiM model (\w+)", str(attrs.get("source", "")))  # all that those of former versions have
+    return str(attrs["model_id"]) if "model_id" in attrs else told and told[1]
+
+
+def made_with(attrs: Mapping[Any, Any]) -> dict[str, Any] | None:
+    """Under what conditions maps were made, as :func:`record_conditions` tells; None where their attributes do not."""
+    try:
+        record = json.loads(str(attrs["conditions"]))
+    except (KeyError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+CORE_DIMS = ("component", PARAMETER, PARAMETER_2)
 
 
 def label_posterior(kernel: BlockInverter, request: Request, n_components: int | None = None) -> xr.Dataset:
@@ -171,7 +172,7 @@ def expected_spectra(
     if not isinstance(parameters, xr.Dataset):
         raise no_labelled("parameters", "Dataset", parameters)
     if not isinstance(latent, xr.DataArray | None):
-        raise TypeError(f"latent must be a DataArray with a 'latent' dimension, not {type(latent).__name__}")
+        raise TypeError(f"latent must be a DataArray with a {LATENT!r} dimension, not {type(latent).__name__}")
     theta, names = members[0], transforms.names
     if latent is not None and len(members) > 1:
         raise ValueError("the latents of a committee's members are not comparable: simulate without latent=")
@@ -180,9 +181,7 @@ def expected_spectra(
         raise ValueError(f"parameters {listed(absent)} not in the Dataset; it has {listed(parameters.variables)}")
     columns: list[Any] = [meant(parameters[name], f"parameter {name!r}").reset_coords(drop=True) for name in names]
     if latent is not None:
-        if latent.sizes.get("latent") != theta.n_latent:
-            raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs 'latent': {theta.n_latent}")
-        columns += [latent.isel(latent=i).reset_coords(drop=True) for i in range(theta.n_latent)]
+        columns += _latent_columns(latent, theta.n_latent)
     elif not columns:
         raise ValueError("an unsupervised model simulates from latents only: pass latent=")
     try:
@@ -202,3 +201,11 @@ def expected_spectra(
     beside = parameters[list(names)].coords
     like = full[0].assign_coords({name: c for name, c in beside.items() if set(c.dims) <= set(full[0].dims)})
     return spectra.reshape((*like.shape, -1)), like
+
+
+def _latent_columns(latent: xr.DataArray, n_latent: int) -> list[xr.DataArray]:
+    """Values of each latent, without other coordinates than those of the pixels."""
+    dim = LATENT if LATENT in latent.dims else "latent"  # as in former versions
+    if latent.sizes.get(dim) != n_latent:
+        raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs {LATENT!r}: {n_latent}")
+    return [latent.isel({dim: i}).reset_coords(drop=True) for i in range(n_latent)]

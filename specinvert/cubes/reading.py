@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,22 +39,19 @@ from ..gllim.posterior import (
     rms_rows,
 )
 from ..gllim.transforms import Transforms, physical_mean_and_std, physical_moments, physical_quantiles
-from .outputs import Output
 from .recalibration import Recalibration
+
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
     """Where the model was trained: ranges ``low`` and ``high`` (L_t,) in physical units, ``log_tail`` the log of the
-    tail probability that a hundredth of spectra like the training set fall below, one or one a row (NaN: not known)."""
+    tail probability that a hundredth of spectra like the training set fall below (NaN: not known)."""
 
     low: Array
     high: Array
-    log_tail: float | Array = np.nan
-
-    def of(self, rows: Rows) -> Domain:
-        """Of some rows, where they have levels of their own."""
-        return replace(self, log_tail=self.log_tail[rows]) if isinstance(self.log_tail, np.ndarray) else self
+    log_tail: float = np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +73,13 @@ class Pixels:
 
     Attributes
     ----------
-    spectra : (n, D), NaN where missing. domain : where a spectrum is like those of training.
+    spectra : (n, D), NaN where missing. log_tail : as of :class:`Domain`, under the noise of all or of each (n,).
     known : (n, L_t) physical parameters, NaN where unknown, or None. interval : of a parameter known by one, or None.
     truth : (n, L_t) to compare with, or None.
     """
 
     spectra: Array
-    domain: Domain
+    log_tail: float | Array = np.nan
     known: Array | None = None
     interval: Interval | None = None
     truth: Array | None = None
@@ -91,7 +88,7 @@ class Pixels:
         """Of some rows."""
         return Pixels(
             self.spectra[rows],
-            self.domain.of(rows),
+            self.log_tail[rows] if isinstance(self.log_tail, np.ndarray) else self.log_tail,
             None if self.known is None else self.known[rows],
             None if self.interval is None else self.interval.of(rows),
             None if self.truth is None else self.truth[rows],
@@ -105,66 +102,37 @@ class Trained:
     Attributes
     ----------
     terms : the members, prepared for complete spectra. transforms : from physical parameters to theirs.
+    domain : where spectra are like those of training.
+    levels : of the quantiles wanted, by parameter. covariance : whether it is wanted.
     recalibration : which levels to ask for instead, or None.
     """
 
     terms: Sequence[ForwardTerms]
     transforms: Transforms
+    domain: Domain
+    levels: Mapping[int, Sequence[float]]
+    covariance: bool = False
     recalibration: Recalibration | None = None
 
 
 class Reading:
-    """The outputs ``wanted`` of one estimate, ``pixels`` being its rows."""
+    """What outputs ask of one estimate, ``pixels`` being its rows."""
 
-    def __init__(self, estimate: Estimate, trained: Trained, pixels: Pixels, wanted: Sequence[Output]) -> None:
-        self.estimate, self.wanted = estimate, wanted
+    def __init__(self, estimate: Estimate, trained: Trained, pixels: Pixels) -> None:
+        self.estimate, self.trained, self.pixels = estimate, trained, pixels
         self.terms, self.transforms, self.recalibration = trained.terms, trained.transforms, trained.recalibration
-        self.spectra, self.domain, self.known, self.truth = pixels.spectra, pixels.domain, pixels.known, pixels.truth
+        self.spectra, self.known, self.truth = pixels.spectra, pixels.known, pixels.truth
         self.n_transformed = self.terms[0].theta.n_parameters
         self.unknown = [i for i in range(self.n_transformed) if i not in estimate.known]
         self.interval = self._in_model_units(pixels.interval)
+        self._kept: dict[Any, Any] = {}
 
-    def __call__(self, output: Output) -> NDArray[Any]:
-        """Values (n, *core) of an output."""
-        i = output.index
-        match output.kind:
-            case "mean":
-                return self.mean[:, i]
-            case "std":
-                return self.std[:, i]
-            case "quantile" | "ci_lower" | "ci_upper":
-                return self._wanted_quantiles[i, _level(output)]
-            case "hdi_lower" | "hdi_upper":
-                return self._shortest(i, output.level)[output.kind == "hdi_upper"]
-            case "mode":
-                return self._modes[:, i]
-            case "modes":
-                return _padded(self._all_modes[0][:, :, i], output.count)
-            case "mode_mass":
-                return _padded(self._all_modes[1], output.count)
-            case "draws":
-                return self._draws[:, :, i]
-            case "pit":
-                return self._pit(i)
-            case "crps":
-                return self._crps(i)
-            case "cov":
-                return self.covariance
-            case "latent":
-                return self._latent[:, len(self.unknown) :]
-            case "n_modes":
-                return self._n_modes
-            case "entropy":
-                return entropy(self.mixture)
-            case "residual":
-                return self._residual
-            case "fit_rmse":
-                return self._fit_rmse
-            case "log_evidence":
-                return self._log_evidence
-            case "flag":
-                return self._flag
-        raise AssertionError(output.kind)
+    def _once(self, key: Any, compute: Callable[..., Kept]) -> Kept:
+        """What ``compute`` gives for a key, a name and its arguments, computed where it is first asked for."""
+        if key not in self._kept:
+            self._kept[key] = compute(*key[1:])
+        kept: Kept = self._kept[key]
+        return kept
 
     @cached_property
     def mixture(self) -> Mixture:
@@ -192,7 +160,8 @@ class Reading:
         return self.unknown.index(self.interval.index)
 
     @cached_property
-    def _log_evidence(self) -> Array:
+    def log_evidence(self) -> Array:
+        """(n,)."""
         evidence = self.estimate.log_evidence
         if self.interval is None:
             return evidence
@@ -207,19 +176,19 @@ class Reading:
 
         The last (n,) says where a transform leads beyond what numbers can hold.
         """
-        crossed = any(output.kind == "cov" for output in self.wanted)
+        crossed = self.trained.covariance
         nowhere = np.zeros(len(self.spectra), dtype=bool)
         if self.transforms.is_identity and self.interval is not None:
-            size, found = len(self.unknown), self._truncated
-            spread = found.covariance[:, :size, :size]
+            size, within = len(self.unknown), self._truncated
+            spread = within.covariance[:, :size, :size]
             spread = spread if crossed else np.diagonal(spread, axis1=1, axis2=2).copy()
-            return *self._with_known(found.mean[:, :size], spread), nowhere
+            return *self._with_known(within.mean[:, :size], spread), nowhere
         if self.transforms.is_identity:
             mean, spread = self.estimate.moments(crossed, len(self.unknown))
             return *self._with_known(mean, spread), nowhere
         summarise = physical_moments if crossed else physical_mean_and_std
         parts = [summarise(self.transforms, part) for part in self._physical_parts()]
-        mean, spread, overflow = (np.concatenate(found) for found in zip(*parts, strict=True))
+        mean, spread, overflow = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
         spread = spread if crossed else spread**2
         if self.known is not None:
             for i in self._known_parameters:
@@ -293,15 +262,13 @@ class Reading:
         """(n, L_t, L_t)."""
         return self._moments[1]
 
-    @cached_property
-    def _wanted_quantiles(self) -> dict[tuple[int | None, float | None], Array]:
-        """Quantiles (n,) by parameter and level; all of a parameter are found together."""
-        asked = {(o.index, level) for o in self.wanted if o.index is not None and (level := _level(o)) is not None}
-        found: dict[tuple[int | None, float | None], Array] = {}
-        for i in {i for i, _ in asked}:
-            levels = sorted(level for index, level in asked if index == i)
-            found |= {(i, level): row for level, row in zip(levels, self._quantiles(i, levels).T, strict=True)}
-        return found
+    def quantile(self, i: int, level: float) -> Array:
+        """(n,) of parameter i; those of all its levels wanted are found together."""
+        return self._once(("quantiles", i), self._quantiles_by_level)[level]
+
+    def _quantiles_by_level(self, i: int) -> dict[float, Array]:
+        levels = sorted(self.trained.levels[i])
+        return dict(zip(levels, self._quantiles(i, levels).T, strict=True))
 
     def _quantiles(self, i: int, levels: Sequence[float]) -> Array:
         """(n, m)."""
@@ -313,65 +280,82 @@ class Reading:
             return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
         if self.interval is not None and len(self.transforms.entry(i).columns) == 1:
             low, high, of = self.interval.low, self.interval.high, self.unknown.index(self.transforms.column(i))
-            found = truncated_quantile(self.mixture, self._position, low, high, levels, of)
-            return self.transforms.inverse_of(i, found)
+            within = truncated_quantile(self.mixture, self._position, low, high, levels, of)
+            return self.transforms.inverse_of(i, within)
         if self.transforms.is_identity:
             return np.asarray(quantile(*self.mixture.marginal(self.unknown.index(i)), levels))
         parts = self._physical_parts()
         return np.concatenate([physical_quantiles(self.transforms, p, i, levels, quantile) for p in parts])
 
-    def _pit(self, i: int | None) -> Array:
+    def shortest(self, i: int, mass: float) -> tuple[Array, Array]:
+        """Ends (n,) of the shortest interval of parameter i that holds so much of the posterior."""
+        if i in self._known_parameters:
+            assert self.known is not None
+            return self.known[:, i], self.known[:, i]
+        return self._once(("shortest", i, mass), self._shortest)
+
+    def _shortest(self, i: int, mass: float) -> tuple[Array, Array]:
+        return highest_density(*self.mixture.marginal(self.unknown.index(i)), mass)
+
+    def pit(self, i: int) -> Array:
         """Distribution function at the truth, recalibrated where the model is; NaN where that is unknown, of known
         parameters and parts of compositions, and where a parameter is known by an interval."""
-        assert i is not None
         assert self.truth is not None
-        found = np.full(len(self.spectra), np.nan)
+        values = np.full(len(self.spectra), np.nan)
         there = np.flatnonzero(np.isfinite(self.truth[:, i]))
         apart = self.interval is not None or i in self._known_parameters or len(self.transforms.entry(i).columns) > 1
         if apart or not len(there):
-            return found
+            return values
         z = self.transforms.known_forward(i, self.truth[there, i])
         at = self.unknown.index(self.transforms.column(i))
-        found[there] = cdf(*self.mixture.select(there).marginal(at), z)
+        values[there] = cdf(*self.mixture.select(there).marginal(at), z)
         if self.recalibration is not None:
-            found = self.recalibration.level(i, found)
-        return found
+            values = self.recalibration.level(i, values)
+        return values
 
-    def _crps(self, i: int | None) -> Array:
-        assert i is not None
+    def crps(self, i: int) -> Array:
+        """Continuous ranked probability score (n,); NaN with transforms or an interval, and of known parameters."""
         assert self.truth is not None
         if self.interval is not None or not self.transforms.is_identity or i in self._known_parameters:
             return np.full(len(self.spectra), np.nan)
         return crps(*self.mixture.marginal(self.unknown.index(i)), self.truth[:, i])
 
-    def _shortest(self, i: int | None, mass: float) -> tuple[Array, Array]:
-        assert i is not None
-        if i in self._known_parameters:
-            assert self.known is not None
-            return self.known[:, i], self.known[:, i]
-        return highest_density(*self.mixture.marginal(self.unknown.index(i)), mass)
+    @cached_property
+    def entropy(self) -> Array:
+        """(n,) in nats, of the unknown parameters in the units of the model."""
+        return entropy(self.mixture)
 
     @cached_property
-    def _modes(self) -> Array:
+    def highest_mode(self) -> Array:
+        """(n, L_t)."""
         highest = highest_mode(self.mixture)[0] if self.unknown else np.empty((len(self.spectra), 0))
         return self._physical(highest[:, None])[:, 0]
 
     @cached_property
-    def _all_modes(self) -> tuple[Array, Array]:
+    def modes(self) -> tuple[Array, Array]:
         """Parameters at the modes (n, M, L_t), and the mass of each (n, M), by falling mass, NaN after the last."""
         n = len(self.spectra)
         points, mass = list_modes(self.mixture)[:2] if self.unknown else (np.empty((n, 1, 0)), np.ones((n, 1)))
-        found = self._physical(points)
-        found[np.isnan(mass)] = np.nan
-        return found, mass
+        places = self._physical(points)
+        places[np.isnan(mass)] = np.nan
+        return places, mass
 
     @cached_property
-    def _draws(self) -> Array:
-        """(n, draws, L_t); those of a spectrum depend on its values and the posterior alone."""
-        count = next(output.count for output in self.wanted if output.kind == "draws")
+    def n_modes(self) -> NDArray[np.int64]:
+        """(n,) of those that hold a tenth of the posterior."""
+        blocks = self.estimate.blocks
+        if len(blocks) == 1 and isinstance(blocks[0].posterior, Posterior):
+            return count_posterior_modes(blocks[0].posterior, len(self.unknown))
+        return count_modes(self.mixture)
+
+    def draws(self, count: int) -> Array:
+        """(n, count, L_t); those of a spectrum depend on its values and the posterior alone."""
+        return self._once(("draws", count), self._draws)
+
+    def _draws(self, count: int) -> Array:
         numbers = (row_hash(self.spectra) >> np.uint64(1)).astype(np.int64)
-        found = draws(self.mixture, count, 0, numbers) if self.unknown else np.empty((len(numbers), count, 0))
-        return self._physical(found)
+        points = draws(self.mixture, count, 0, numbers) if self.unknown else np.empty((len(numbers), count, 0))
+        return self._physical(points)
 
     def _physical(self, points: Array) -> Array:
         """Values (n, m, L_t) in physical units of points (n, m, unknown) in those of the model."""
@@ -385,15 +369,16 @@ class Reading:
             return z
         return self.transforms.inverse(z.reshape(n * m, -1)).reshape(n, m, -1)
 
-    @cached_property
-    def _latent(self) -> Array:
+    @property
+    def latent(self) -> Array:
+        """Posterior mean (n, L_w)."""
         if self.interval is not None:
-            return self._truncated.mean
+            return self._truncated.mean[:, len(self.unknown) :]
         size = len(self.unknown) + self.terms[0].theta.n_latent
-        return self.estimate.moments(False, size)[0]
+        return self.estimate.moments(False, size)[0][:, len(self.unknown) :]
 
     @cached_property
-    def _residual(self) -> Array:
+    def residual(self) -> Array:
         """Observed spectra (n, D) less those of the posterior mean of parameters and latents."""
         fitted: Array | None = None
         for m, (terms, block) in enumerate(zip(self.terms, self.estimate.blocks, strict=True)):
@@ -414,53 +399,33 @@ class Reading:
         return fitted
 
     @property
-    def _fit_rmse(self) -> Array:
-        found = np.empty(len(self.spectra))
-        rms_rows(self._residual, found)
-        return found
+    def fit_rmse(self) -> Array:
+        """Root mean squared residual (n,)."""
+        rms = np.empty(len(self.spectra))
+        rms_rows(self.residual, rms)
+        return rms
 
-    @cached_property
-    def _flag(self) -> NDArray[np.intp]:
+    @property
+    def flag(self) -> NDArray[np.intp]:
+        """Bits (n,) of the quality flags."""
         n_bands = self.spectra.shape[1]
         flag = np.zeros(len(self.spectra), dtype=np.intp)
         flag[np.broadcast_to(np.less(self.estimate.n_valid, n_bands), flag.shape)] = PARTIAL_BANDS
-        mean = self.mean
+        mean, domain = self.mean, self.trained.domain
         with np.errstate(invalid="ignore"):
-            flag[(mean < self.domain.low).any(axis=1)] |= BELOW_RANGE
-            flag[(mean > self.domain.high).any(axis=1)] |= ABOVE_RANGE
+            flag[(mean < domain.low).any(axis=1)] |= BELOW_RANGE
+            flag[(mean > domain.high).any(axis=1)] |= ABOVE_RANGE
         flag[self._out_of_domain()] |= OUT_OF_DOMAIN
         if self.unknown and self.interval is None:
-            flag[self._n_modes > 1] |= MULTIMODAL
+            flag[self.n_modes > 1] |= MULTIMODAL
         return flag
 
-    @cached_property
-    def _n_modes(self) -> NDArray[np.int64]:
-        blocks = self.estimate.blocks
-        if len(blocks) == 1 and isinstance(blocks[0].posterior, Posterior):
-            return count_posterior_modes(blocks[0].posterior, len(self.unknown))
-        return count_modes(self.mixture)
-
     def _out_of_domain(self) -> NDArray[np.bool_]:
-        found = self._moments[2].copy()
-        level = self.domain.log_tail
-        if not np.isnan(level).any():
-            if len(self.estimate.blocks) == 1:
-                block = self.estimate.blocks[0]
-                found |= beyond(block.posterior, block.n_valid, level)
-            else:
-                found |= self.estimate.log_tail() < level
-        return found
-
-
-def _level(output: Output) -> float | None:
-    """The level of the quantile that an output is, None where it is another thing."""
-    tail = 0.5 * (1.0 - output.level)
-    return {"quantile": output.level, "ci_lower": tail, "ci_upper": 1.0 - tail}.get(output.kind)
-
-
-def _padded(values: Array, count: int) -> Array:
-    """The first ``count`` columns (n, count), NaN where there are fewer."""
-    found = np.full((len(values), count), np.nan)
-    used = min(count, values.shape[1])
-    found[:, :used] = values[:, :used]
-    return found
+        overflow = self._moments[2]
+        level = self.pixels.log_tail
+        if np.isnan(level).any():
+            return overflow
+        if len(self.estimate.blocks) == 1:
+            block = self.estimate.blocks[0]
+            return overflow | beyond(block.posterior, block.n_valid, level)
+        return overflow | (self.estimate.log_tail() < level)

@@ -1,6 +1,4 @@
-"""Which bands serve: ranges of wavelength, lists of bad bands, and what becomes of negative values.
-
-From a user's cube to a checked request: the spectra, their band axis, which bands serve, what is nodata."""
+"""From a user's cube to a checked request: the spectra, their band axis, which bands serve, and what is nodata."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 import xarray as xr
 
-from .bands import Bands, check_units, describe_bands, find_band_dim, match_bands, read_good
+from .bands import Bands, describe_bands, find_band_dim, match_bands, read_good
 from .labels import (
+    Labels,
     fill_value,
     find_spectra,
     no_labelled,
@@ -25,9 +24,12 @@ from .labels import (
     require_unpacked,
     with_history,
 )
+from .units import check_units
 
 WATER_VAPOUR_NM = ((1350.0, 1450.0), (1800.0, 1950.0))
 """Ranges in nm where water vapour leaves no light at the ground."""
+
+logger = logging.getLogger(__name__)
 
 Labelled = TypeVar("Labelled", xr.Dataset, xr.DataArray)
 
@@ -80,8 +82,8 @@ def select_bands(
     require_flags(good_only=good_only, drop=drop)
     if negative not in ("keep", "nan", "clip"):
         raise ValueError(f"negative={negative!r} must be 'keep', 'nan' or 'clip'")
-    found = data if isinstance(data, xr.DataArray) else find_spectra(data, spectra, band_dim)
-    array = require_numbers(found, "spectra")
+    of = data if isinstance(data, xr.DataArray) else find_spectra(data, spectra, band_dim)
+    array = require_numbers(of, "spectra")
     dim = find_band_dim(array, band_dim)
     left, notes = _chosen(array, dim, exclude, keep, good_only)
     if not left.any():
@@ -144,7 +146,7 @@ def _ranges(name: str, given: Sequence[tuple[float, float]]) -> list[tuple[float
     """Ranges in nm; ValueError where one is none."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"{name}={given!r} must be a list of pairs (low, high) in nm, such as [(1350, 1450)]")
-    found = []
+    ranges = []
     for pair in given:
         if (
             not isinstance(pair, tuple | list)
@@ -153,11 +155,8 @@ def _ranges(name: str, given: Sequence[tuple[float, float]]) -> list[tuple[float
             or not pair[0] < pair[1]
         ):
             raise ValueError(f"{name} holds {pair!r}: give pairs (low, high) in nm, such as [(1350, 1450)]")
-        found.append((float(pair[0]), float(pair[1])))
-    return found
-
-
-logger = logging.getLogger(__name__)
+        ranges.append((float(pair[0]), float(pair[1])))
+    return ranges
 
 
 @dataclass(frozen=True)
@@ -183,35 +182,33 @@ class Request:
 
 def read_request(
     data: xr.DataArray | xr.Dataset,
-    bands: Bands,
-    spectra_name: object,
-    spectra_units: str | None,
+    labels: Labels,
     band_dim: str | None = None,
     tolerance: float = 1.0,
     rechunk: str | None = None,
 ) -> Request:
-    """Find the spectra in ``data`` and match their bands to those of training.
+    """Find the spectra in ``data`` and match their bands to those of training, which ``labels`` tell.
 
     ``tolerance`` in nm. Bands whose coordinate ``good`` is False become NaN, and count as missing. Raises ValueError
     where the cube is empty, holds no numbers, is packed integers, has its bands in several chunks, units that
     contradict training, or bands that do not match or are all bad.
     """
     if isinstance(data, xr.Dataset):
-        named = spectra_name if spectra_name in data.data_vars else None
+        named = labels.spectra_name if labels.spectra_name in data.data_vars else None
         data = find_spectra(data, None if named is None else str(named), band_dim)
     elif not isinstance(data, xr.DataArray):
         raise no_labelled("spectra", "DataArray or Dataset", data)
     cube = require_numbers(data, "the cube")
     require_known_sizes(cube, "the cube")
-    dim = _band_dim(cube, bands, band_dim)
+    dim = _band_dim(cube, labels.bands, band_dim)
     if 0 in cube.shape:
         raise ValueError(f"the cube is empty, its sizes are {dict(cube.sizes)}: select at least one pixel and band")
     if not isinstance(tolerance, numbers.Real) or isinstance(tolerance, bool) or not 0 <= float(tolerance) < np.inf:
         raise ValueError(f"tolerance={tolerance!r} must be a finite number of nanometres, 0 or more")
     require_unpacked(cube)
-    check_units(spectra_units, cube.attrs.get("units"), "the cube")
+    check_units(labels.spectra_units, cube.attrs.get("units"), "the cube")
     offered = describe_bands(cube, dim)
-    index = match_bands(bands, offered, tolerance)
+    index = match_bands(labels.bands, offered, tolerance)
     cube, remarks = _without_bad(require_one_band_chunk(cube, dim, rechunk), dim, index)
     return Request(cube, dim, index, fill_value(cube), (*remark_on_unit(offered), *remarks))
 

@@ -14,7 +14,7 @@ import xarray as xr
 
 from ..gllim.core import one_blas_thread
 from .bands import describe_bands, find_band_dim, match_bands, read_fwhm
-from .labels import listed, require_flags, require_one_band_chunk, training_spectra, with_history
+from .labels import listed, require_flags, require_one_band_chunk, training_spectra, unmasked, with_history
 from .responses import Cells, Sensor, band_weights, read_sensor
 
 logger = logging.getLogger(__name__)
@@ -144,14 +144,14 @@ def resample_noise(
     [0.0032, 0.0023]
     """
     require_flags(covariance=covariance)
-    found = training_spectra(training, spectra, band_dim)
-    dim = find_band_dim(found, band_dim)
-    weights, target, note = _plan(found, dim, read_sensor(sensor, reach, good_only), min_coverage, uncovered)
-    size = found.sizes[dim]
+    array = training_spectra(training, spectra, band_dim)
+    dim = find_band_dim(array, band_dim)
+    weights, target, note = _plan(array, dim, read_sensor(sensor, reach, good_only), min_coverage, uncovered)
+    size = array.sizes[dim]
     if isinstance(noise, xr.DataArray) and noise.ndim == 1:
         own = describe_bands(noise, str(noise.dims[0]))
-        noise = noise.values[match_bands(describe_bands(found, dim), own, of="the noise")]
-    values = np.asarray(noise)
+        noise = noise.values[match_bands(describe_bands(array, dim), own, of="the noise")]
+    values = unmasked(noise)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"noise must be numbers, not {values.dtype} ({noise!r:.60})")
     if values.shape not in ((), (size,), (size, size)):
@@ -164,7 +164,7 @@ def resample_noise(
         scaled = weights * values
         full = scaled @ scaled.T
     coords = {name: (dim, v.values, v.attrs) for name, v in target.coords.items()}
-    attrs = {} if "units" not in found.attrs or covariance else {"units": found.attrs["units"]}
+    attrs = {} if "units" not in array.attrs or covariance else {"units": array.attrs["units"]}
     data, dims = (full, (dim, f"{dim}_2")) if covariance else (np.sqrt(np.diagonal(full)), (dim,))
     return xr.DataArray(data, dims=dims, coords=coords, name="noise", attrs=with_history(attrs, note))
 

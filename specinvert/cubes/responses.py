@@ -311,7 +311,7 @@ def _without_bad(array: xr.DataArray, dim: str, good_only: bool) -> xr.DataArray
 
 def _coords(array: xr.DataArray, bands: Bands) -> dict[str, xr.Variable]:
     """What describes the bands: wavelengths and FWHM with the unit they were read in, ``good``, and names of bands."""
-    found: dict[str, xr.Variable] = {}
+    coords: dict[str, xr.Variable] = {}
     centres = wavelength_coordinate(array, bands.dim)
     named = {"fwhm": array.coords.get("fwhm"), "good": array.coords.get("good"), "wavelength": centres}
     if bands.wavelength is None and bands.labels is not None:
@@ -322,5 +322,5 @@ def _coords(array: xr.DataArray, bands: Bands) -> dict[str, xr.Variable]:
         attrs = dict(coordinate.attrs)
         if name == "wavelength" or (name == "fwhm" and "units" not in attrs):
             attrs["units"] = bands.unit
-        found[name] = xr.Variable((bands.dim,), coordinate.values, attrs)
-    return found
+        coords[name] = xr.Variable((bands.dim,), coordinate.values, attrs)
+    return coords

@@ -16,9 +16,10 @@ import xarray as xr
 
 from ..gllim.em import ArrayChunks, Chunk, ChunkSource, check_responsibilities, check_weights
 from ..gllim.transforms import Transforms
-from .bands import Bands, describe_bands, find_band_dim
+from .bands import describe_bands, find_band_dim
 from .chunks import PERSIST_BYTES, DaskChunks, delayed_chunks
 from .labels import (
+    Labels,
     earlier_history,
     find_spectra,
     is_lazy,
@@ -28,27 +29,23 @@ from .labels import (
     no_labelled,
     require_one_band_chunk,
     same_places,
+    unmasked,
 )
+from .outputs import OUTPUTS, declare_outputs
 from .units import as_text
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class TrainingSet:
+@dataclass(frozen=True, eq=False)
+class TrainingSet(Labels):
     """What training needs of a labelled Dataset.
 
-    ``attrs`` are those of the parameters, ``low`` and ``high`` (L_t,) their ranges; the source holds ``transforms`` of
-    them. ``n_responsibilities`` is K where responsibilities came along, ``history`` is that of the Dataset and its
-    spectra.
+    ``low`` and ``high`` (L_t,) are the ranges of the parameters; the source holds ``transforms`` of them.
+    ``n_responsibilities`` is K where responsibilities came along, ``history`` is that of the Dataset and its spectra.
     """
 
     source: ChunkSource
-    bands: Bands
-    spectra_name: Hashable
-    spectra_units: str | None
-    parameters: list[str]
-    attrs: dict[str, dict[str, str]]
     n_responsibilities: int | None
     transforms: Transforms
     low: np.ndarray
@@ -56,80 +53,66 @@ class TrainingSet:
     history: str
 
 
+@dataclass(frozen=True, eq=False)
+class TrainingChoice:
+    """What of a Dataset is trained on, and how it is read: arguments of :meth:`specinvert.GLLiMInverter.fit`."""
+
+    spectra: str | None = None
+    parameters: Sequence[str] | None = None
+    band_dim: str | None = None
+    weights: Any = None
+    missing: str = "raise"
+    rechunk: str | None = None
+    persist: bool | str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("raise", "drop"):
+            raise ValueError(f"missing={self.missing!r} must be 'raise' or 'drop'")
+        if self.persist not in (True, False, "auto"):
+            raise ValueError(f"persist={self.persist!r} must be True, False or 'auto'")
+
+
+DEFAULT_CHOICE = TrainingChoice()
+
+
 def read_training(
     training: xr.Dataset,
-    spectra: str | None = None,
-    parameters: Sequence[str] | None = None,
-    band_dim: str | None = None,
-    weights: Any = None,
-    responsibilities: Any = None,
-    missing: str = "raise",
-    rechunk: str | None = None,
-    persist: bool | str = "auto",
+    choice: TrainingChoice = DEFAULT_CHOICE,
     transforms: Mapping[Any, Any] | None = None,
+    responsibilities: Any = None,
 ) -> TrainingSet:
     """Find spectra and parameters in a Dataset, check them, and line them up by sample.
 
     Raises
     ------
     TypeError : ``training`` is not a Dataset.
-    ValueError : variables that are absent, not numbers, or of other dimensions; NaN where ``missing`` is "raise".
+    ValueError : variables that are absent, not numbers, of other dimensions, or of the name of an output; NaN where
+        ``missing`` is "raise".
     """
     if not isinstance(training, xr.Dataset):
         raise no_labelled("training", "Dataset of spectra and parameters", training)
-    if missing not in ("raise", "drop"):
-        raise ValueError(f"missing={missing!r} must be 'raise' or 'drop'")
-    if persist not in (True, False, "auto"):
-        raise ValueError(f"persist={persist!r} must be True, False or 'auto'")
-    array = native(meant(find_spectra(training, spectra, band_dim), "spectra"))
-    dim = find_band_dim(array, band_dim)
-    array = require_one_band_chunk(array, dim, rechunk)
+    array = native(meant(find_spectra(training, choice.spectra, choice.band_dim), "spectra"))
+    dim = find_band_dim(array, choice.band_dim)
+    array = require_one_band_chunk(array, dim, choice.rechunk)
     bands = describe_bands(array, dim)
-    sample_dims = [d for d in array.dims if d != dim]
-    sizes = {d: array.sizes[d] for d in sample_dims}
     if 0 in array.shape:
         raise ValueError(f"the training spectra are empty: {dict(array.sizes)}")
-    weight_name = weights if isinstance(weights, str) else None
-    names = parameter_names(training, parameters, array, dim, weight_name)
+    samples = array.transpose(..., dim)
+    sizes = {d: array.sizes[d] for d in samples.dims[:-1]}
+    weight_name = choice.weights if isinstance(choice.weights, str) else None
+    names = parameter_names(training, choice.parameters, array, dim, weight_name)
+    declare_outputs(OUTPUTS, names, 1)  # raises where a name collides
     columns = [_flat(meant(training[name], f"parameter {name!r}"), sizes, name) for name in names]
     n_rows = int(np.prod(list(sizes.values()), dtype=np.int64))
     values = np.stack(columns, axis=1) if columns else np.empty((n_rows, 0))
-    ranges = _finite_ranges(values)
+    low, high = _finite_ranges(values)
     settled, values = _transformed(Transforms.of(transforms, names), values)
-    if weight_name is not None:
-        if weight_name not in training.variables:
-            raise ValueError(f"weights {weight_name!r} not in the Dataset; it has {listed(training.variables)}")
-        weights = training[weight_name]
-    if isinstance(weights, xr.DataArray):
-        for along in set(weights.dims) & set(array.dims) & set(weights.coords) & set(array.coords):
-            if weights.sizes[along] == array.sizes[along] and not same_places(weights[along], array[along]):
-                raise ValueError(
-                    f"weights have other coordinates along {along!r} than the spectra: reindex them to these"
-                )
-        weights = _flat(meant(weights, "weights"), sizes, "weights")
-    elif weights is not None:
-        plain = weights if np.ma.isMA(weights) else np.asarray(weights)
-        weights = np.ravel(meant(xr.DataArray(plain), "weights"))
-    frequencies = check_weights(weights, n_rows)
+    frequencies = check_weights(_weights(training, choice.weights, array, sizes), n_rows)
     given = check_responsibilities(responsibilities, n_rows)
-
-    samples = array.transpose(*sample_dims, dim)
-    source: ArrayChunks | DaskChunks
-    if is_lazy(array):
-        source = delayed_chunks(samples.data, values, frequencies, given)
-        if persist is True or (persist == "auto" and array.nbytes <= PERSIST_BYTES):
-            source = source.persist()
-    else:
-        source = ArrayChunks(Chunk(samples.values.reshape(n_rows, -1), values, frequencies, given))
-    count = source.sum(_Missing.of)
-    if count.rows and missing == "raise":
-        raise ValueError(f"{count.describe(settled.transformed_names)}; drop them first or pass missing='drop'")
-    if count.rows:
-        logger.warning("%s; they are left out", count.describe(settled.transformed_names))
-        source = source.where(_finite)
+    chunks = _chunks(samples, values, frequencies, given, choice.persist)
     units = array.attrs.get("units")
     return TrainingSet(
-        source=source,
+        source=_complete(chunks, settled.transformed_names, choice.missing),
         bands=bands,
         spectra_name=array.name,
         spectra_units=None if units is None else as_text(units),
@@ -137,10 +120,49 @@ def read_training(
         attrs={name: _text_attrs(training[name].attrs) for name in names},
         n_responsibilities=None if given is None else given.shape[1],
         transforms=settled,
-        low=ranges[0],
-        high=ranges[1],
+        low=low,
+        high=high,
         history=earlier_history(training.attrs, array.attrs),
     )
+
+
+def _weights(
+    training: xr.Dataset, weights: Any, spectra: xr.DataArray, sizes: dict[Hashable, int]
+) -> np.ndarray | None:
+    """Frequencies of the samples in their order, where there are any: of a variable's name, an array or numbers."""
+    if isinstance(weights, str):
+        if weights not in training.variables:
+            raise ValueError(f"weights {weights!r} not in the Dataset; it has {listed(training.variables)}")
+        weights = training[weights]
+    if not isinstance(weights, xr.DataArray):
+        return None if weights is None else np.ravel(meant(xr.DataArray(unmasked(weights)), "weights"))
+    for along in set(weights.dims) & set(spectra.dims) & set(weights.coords) & set(spectra.coords):
+        if weights.sizes[along] == spectra.sizes[along] and not same_places(weights[along], spectra[along]):
+            raise ValueError(f"weights have other coordinates along {along!r} than the spectra: reindex them to these")
+    return _flat(meant(weights, "weights"), sizes, "weights")
+
+
+def _chunks(
+    samples: xr.DataArray, values: np.ndarray, frequencies: np.ndarray, given: np.ndarray | None, persist: bool | str
+) -> ArrayChunks | DaskChunks:
+    """Spectra (*samples, D) with what belongs to each."""
+    if not is_lazy(samples):
+        rows = samples.values.reshape(len(values), -1)
+        return ArrayChunks(Chunk(rows, values, frequencies, given))
+    chunks = delayed_chunks(samples.data, values, frequencies, given)
+    kept = persist is True or (persist == "auto" and samples.nbytes <= PERSIST_BYTES)
+    return chunks.persist() if kept else chunks
+
+
+def _complete(source: ArrayChunks | DaskChunks, names: Sequence[str], missing: str) -> ChunkSource:
+    """The samples without NaN; ValueError where there are others and ``missing`` is "raise"."""
+    lacking = source.sum(_Missing.of)
+    if not lacking.rows:
+        return source
+    if missing == "raise":
+        raise ValueError(f"{lacking.describe(names)}; drop them first or pass missing='drop'")
+    logger.warning("%s; they are left out", lacking.describe(names))
+    return source.where(_finite)
 
 
 def _transformed(transforms: Transforms, values: np.ndarray) -> tuple[Transforms, np.ndarray]:

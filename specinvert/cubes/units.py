@@ -1,16 +1,9 @@
-"""Units of length and of reflectance as people write them.
-
-Imports nothing beyond the standard library.
-"""
+"""Units of length and of reflectance as people write them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
-
+from typing import Any
 
 NM_PER_UNIT = {"nm": 1.0, "um": 1e3, "mm": 1e6, "m": 1e9, "angstrom": 0.1}
 
@@ -68,9 +61,9 @@ def check_units(expected: object, given: object, what: str) -> None:
     """
     if expected is None or given is None:
         return
-    known, found = _canonical(as_text(expected)), _canonical(as_text(given))
-    if known != found:
-        remedy = _REMEDY.get((known, found), f"convert it to {expected!r}")
+    pair = _canonical(as_text(expected)), _canonical(as_text(given))
+    if pair[0] != pair[1]:
+        remedy = _REMEDY.get(pair, f"convert it to {expected!r}")
         raise ValueError(
             f"{what} is in {given!r} but {expected!r} is expected; {remedy}, or correct its 'units' attribute"
         )
@@ -88,5 +81,5 @@ def _canonical(unit: str) -> str:
 
 def units_of(*attrs: Mapping[Any, Any]) -> str:
     """The first units among attributes, "" for none and for those of a pure number."""
-    found = next((str(given["units"]).strip() for given in attrs if given.get("units")), "")
-    return "" if found == "1" else found
+    first = next((str(given["units"]).strip() for given in attrs if given.get("units")), "")
+    return "" if first == "1" else first

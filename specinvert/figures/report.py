@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import describe_bands, legible, percent, units_of
+from ..cubes import describe_bands, legible, made_by, percent, units_of
 from ..inverter import (
     EvaluatedSample,
     GLLiMInverter,
@@ -295,7 +295,7 @@ def _evaluation(model: Model, sample: EvaluatedSample, findings: list[Finding]) 
 def _maps(model: Model, results: Results, findings: list[Finding]) -> Section:
     shares = results.flag_shares
     findings += map_findings(shares)
-    findings += other_model(results.attrs.get("model_id"), model.identity)
+    findings += other_model(made_by(results.attrs), model.identity)
     parts: list[Part] = [_provenance_facts(results), _map_table(results, model)]
     if shares:
         parts.append(_flag_table(shares))

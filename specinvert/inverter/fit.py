@@ -14,7 +14,7 @@ import dask
 import numpy as np
 import xarray as xr
 
-from ..cubes import OUTPUTS, Bands, DaskChunks, TrainingSet, declare_outputs, read_training, resample
+from ..cubes import Bands, DaskChunks, TrainingChoice, TrainingSet, read_training, resample
 from ..gllim import held_out_tails
 from ..gllim.em import ColumnNames, FitProgress, Settings, Training, train, train_members
 from ..gllim.model import Constraints, GLLiMParameters
@@ -94,19 +94,10 @@ class TrainingOptions:
             training = resample(training, self.sensor, good_only=True, rechunk=self.rechunk, **labels)
         if self.noise is not None:
             training, added = add_noise(training, self.noise, random_state, **labels)
-        data = read_training(
-            training,
-            parameters=self.parameters,
-            weights=self.weights,
-            responsibilities=self.responsibilities,
-            missing=self.missing,
-            rechunk=self.rechunk,
-            persist=self.persist,
-            transforms=transforms,
-            **labels,
+        choice = TrainingChoice(
+            *(self.spectra, self.parameters, self.band_dim, self.weights, self.missing, self.rechunk, self.persist)
         )
-        declare_outputs(OUTPUTS, data.parameters, 1)  # raises where a name collides
-        return data, added
+        return read_training(training, choice, transforms, self.responsibilities), added
 
 
 KEPT = 500

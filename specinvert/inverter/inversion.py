@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import xarray as xr
 
 from .._version import __version__
 from ..cubes import (
+    COMMITTEE,
     RESERVED,
     BlockInverter,
     Conditions,
     Domain,
-    Output,
+    MapVariable,
     Predictor,
     Request,
     apply_blocks,
+    check_outputs,
     check_request,
     declare_outputs,
     declare_scores,
     describe_conditions,
     earlier_history,
     expected_spectra,
+    inversion_attrs,
     label_maps,
     label_posterior,
     large_graphs,
@@ -75,20 +78,18 @@ class Inversion:
         """Labelled maps of the outputs, lazy if the cube is."""
         model = self.model
         declared = declare_outputs(outputs, model.names, model.theta.n_latent)
-        if len(model.members) > 1 and any(output.kind == "latent" for output in declared):
-            raise ValueError("the latents of a committee's members are not comparable: ask for other outputs")
+        if len(model.members) > 1:
+            check_outputs(declared, COMMITTEE)
         request = self.request(cube)
-        taken = {output.name for output in declared} | {dim for output in declared for dim in output.core_dims}
+        taken = {v.name for v in declared} | {dim for v in declared for dim in v.output.dims}
         require_free_names(request.cube, request.band_dim, sorted(taken))
         kernel = self._kernel(request, declared)
         return label_maps(
             apply_blocks(request.cube, request.band_dim, kernel),
             request.cube,
             declared,
-            model.names,
-            model.attrs,
-            self._provenance(request, kernel.conditions, earlier_history(cube.attrs, request.cube.attrs)),
-            model.spectra_units,
+            model.labels,
+            self._provenance(request, kernel, earlier_history(cube.attrs, request.cube.attrs)),
         )
 
     def posterior(self, spectra: xr.DataArray | xr.Dataset, n_components: int | None = None) -> xr.Dataset:
@@ -137,9 +138,7 @@ class Inversion:
 
     def request(self, data: xr.DataArray | xr.Dataset) -> Request:
         """The spectra in ``data`` and where their bands are; raises as :func:`specinvert.cubes.read_request`."""
-        model = self.model
-        asked = self.band_dim, self.tolerance, self.rechunk
-        return read_request(data, model.bands, model.spectra_name, model.spectra_units, *asked)
+        return read_request(data, self.model.labels, self.band_dim, self.tolerance, self.rechunk)
 
     def conditions(self, request: Request, truth: xr.Dataset | None = None) -> Conditions:
         """Noise beyond that of training and known parameters, and a truth to compare with, checked.
@@ -149,12 +148,12 @@ class Inversion:
         TypeError, ValueError : as :func:`specinvert.cubes.read_conditions`, and noise below that of training.
         """
         model = self.model
-        units = {name: model.attrs[name].get("units") for name in model.names}
-        asked = self.noise, self.known, model.spectra_units, units, self.tolerance
-        conditions = read_conditions(request, model.bands, model.names, *asked, truth)
+        conditions = read_conditions(request, model.labels, self.noise, self.known, self.tolerance, truth)
         return without_training(conditions, model.training_noise) if self.noise_includes_training else conditions
 
-    def _kernel(self, request: Request, declared: Sequence[Output], truth: xr.Dataset | None = None) -> BlockInverter:
+    def _kernel(
+        self, request: Request, declared: Sequence[MapVariable], truth: xr.Dataset | None = None
+    ) -> BlockInverter:
         """The kernel of one request.
 
         Raises
@@ -174,16 +173,14 @@ class Inversion:
         )
         return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
 
-    def _provenance(self, request: Request, conditions: Conditions, earlier: str) -> dict[str, str]:
+    def _provenance(self, request: Request, kernel: BlockInverter, earlier: str) -> dict[str, str]:
         """Attributes of maps: version and model, conditions, ranges of training, and the history with one line more."""
         model, identity = self.model, self.model.identity
-        said = describe_conditions(conditions, model.names)
-        given = describe_conditions(replace(conditions, remarks=()), model.names)
+        said = describe_conditions(kernel.conditions, model.names)
         ranges = zip(model.names, model.low, model.high, strict=True)
         return {
             "source": f"specinvert {__version__}, GLLiM model {identity}",
-            "model_id": identity,
-            **({"conditions": "; ".join(given)} if given else {}),
+            **inversion_attrs(identity, kernel),
             **with_history({"history": earlier}, "; ".join(["invert", *request.remarks, *said])),
             "training_ranges": "; ".join(f"{name}: {low:g} to {high:g}" for name, low, high in ranges),
         }

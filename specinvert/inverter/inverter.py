@@ -230,8 +230,8 @@ class GLLiMInverter:
             ``p_mode``, of the highest mode of the joint density; ``"n_modes"``; ``"modes3"`` (any number) ->
             ``p_modes`` and ``mode_mass`` (..., mode_rank); ``"draws100"`` (any number) -> ``p_draws`` (..., draw), the
             same for a spectrum in any chunks; ``"cov"`` -> ``covariance`` (..., parameter, parameter_2); ``"latent"``
-            -> ``latent`` (..., latent); ``"entropy"``; ``"residual"`` (..., band) and ``"fit_rmse"`` of the spectrum of
-            the posterior mean; ``"log_evidence"``; ``"flag"`` -> ``quality_flag``.
+            -> ``latent`` (..., latent_dim); ``"entropy"``; ``"residual"`` (..., band) and ``"fit_rmse"`` of the
+            spectrum of the posterior mean; ``"log_evidence"``; ``"flag"`` -> ``quality_flag``.
         band_dim : the band dimension, where no wavelength coordinate tells.
         tolerance : largest difference in nm between a band of training and its partner in the cube.
         rechunk : ``"auto"`` to merge bands that are split into several chunks.
@@ -285,7 +285,7 @@ class GLLiMInverter:
         Parameters
         ----------
         parameters : Dataset with every parameter of training, of any dimensions, broadcast against each other.
-        latent : values of the latents along a ``latent`` dimension; None: each component's prior mean.
+        latent : values of the latents along a ``latent_dim`` dimension; None: each component's prior mean.
 
         Raises
         ------

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from ..baselines import METHODS, make_method
-from ..cubes import TrainingSet, listed, read_request, read_training
+from ..cubes import TrainingChoice, TrainingSet, listed, read_request, read_training
 from .metrics import aligned, broadcast_truth, evaluation, format_number, read_truth
 
 DEFAULT_METHODS = ("gllim-0", "gllim-1", "gllim-bic", "jgmm", "sir-1", "sir-2", "rvm", "rf", "mlp", "lut", "pls")
@@ -83,7 +83,7 @@ def compare(
     ({'method': 2, 'parameter': 1}, True)
     """
     regressors = _regressors(methods, random_state, options or {})
-    data = read_training(train, spectra, parameters, band_dim)
+    data = read_training(train, TrainingChoice(spectra, parameters, band_dim))
     if not data.parameters:
         raise ValueError("parameters is empty; name at least one to compare")
     chunk = data.source.sample(sys.maxsize)
@@ -166,7 +166,7 @@ def _test_arrays(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Spectra (n, D) in the bands of training, NaN where nodata, and true parameters (n, L_t)."""
     truth, plain = read_truth(test, data.parameters, data.attrs)
-    request = read_request(plain, data.bands, data.spectra_name, data.spectra_units, band_dim, tolerance, "auto")
+    request = read_request(plain, data, band_dim, tolerance, "auto")
     cube = request.cube.isel({request.band_dim: request.bands})
     pixel_dims = [dim for dim in cube.dims if dim != request.band_dim]
     rows = cube.transpose(*pixel_dims, request.band_dim).values.astype(np.float64)

@@ -176,7 +176,7 @@ def map_findings(shares: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def other_model(made_by: str | None, model_id: str) -> Iterator[Finding]:
-    """A finding where another model made the maps, by the ``model_id`` that these name."""
+    """A finding where maps were made by another model, as far as they tell."""
     if made_by not in (None, model_id):
         what = f"They name model {made_by}, and this report is on model {model_id}."
         yield Finding("The maps come from another model", what, "Report on the model that made them.", True)

@@ -11,7 +11,6 @@ from three variances, since 2 cov(a, b) = var a + var b - var (a - b).
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import overload
@@ -19,12 +18,7 @@ from typing import overload
 import numpy as np
 import xarray as xr
 
-from ..cubes import check_units, grid_tolerance, listed, require_numbers
-
-_OUTPUT_NAMES = frozenset(
-    {"quality_flag", "n_modes", "covariance", "latent", "entropy", "residual", "fit_rmse", "log_evidence"}
-)
-_OUTPUT_SUFFIX = re.compile(r"_(std|mode|q\d+|(ci|hdi)\d+_(lower|upper))$")
+from ..cubes import check_units, grid_tolerance, is_output, listed, require_numbers
 
 _METRICS = {
     "nrmse": ("root summed squared error over the truth's summed squared deviation from its mean", "1"),
@@ -230,13 +224,8 @@ def _require_same_grid(first: np.ndarray, second: np.ndarray, what: str) -> None
 
 
 def _is_parameter(name: str, values: xr.DataArray, common: list[str]) -> bool:
-    base = _OUTPUT_SUFFIX.sub("", name)
-    return (
-        np.issubdtype(values.dtype, np.number)
-        and name not in _OUTPUT_NAMES
-        and not (base != name and base in common)
-        and "grid_mapping_name" not in values.attrs
-    )
+    number = np.issubdtype(values.dtype, np.number) and "grid_mapping_name" not in values.attrs
+    return number and not is_output(name, values.dims, common)
 
 
 def _common_units(estimate: xr.DataArray, truth: xr.DataArray, name: str) -> str:

@@ -11,7 +11,7 @@ import xarray as xr
 from bokeh.models import Column, ColumnDataSource, Div, Span
 from bokeh.plotting import figure
 
-from ..cubes import describe_bands, find_band_dim, find_spectra, units_of
+from ..cubes import describe_bands, find_band_dim, find_spectra, in_words, made_by, made_with, units_of
 from ..figures import BandAxis, entry_text, render
 from ..inverter import Explanation, GLLiMInverter, Inversion, Marginal, explain, inversion_of
 from ..scores import paired
@@ -69,8 +69,9 @@ class Given:
         origin = f" ({self.origin})" if self.origin else ""
         if said:
             return [f"A click is computed with {', '.join(said)}{origin}."]
-        if told := attrs.get("conditions"):
-            return [f"The maps were made with {told}; a click is computed without: start the viewer with the same."]
+        if told := in_words(made_with(attrs) or {}):
+            said = "; ".join(told)
+            return [f"The maps were made with {said}; a click is computed without: start the viewer with the same."]
         return ["A click is computed without noise beyond the model's and without known parameters."]
 
 
@@ -165,11 +166,9 @@ class PixelReader:
         made = [] if self.spectra is not None else [NO_CUBE]
         if self.inverter is None:
             return [*made, NO_MODEL]
-        made_by = self.source.dataset.attrs.get("model_id")
-        if made_by not in (None, self.inverter.model_id):
-            made.append(
-                f"The maps were made with another model ({made_by}) than that given ({self.inverter.model_id})."
-            )
+        other = made_by(self.source.dataset.attrs)
+        if other is not None and other != self.inverter.model_id:
+            made.append(f"The maps were made with another model ({other}) than that given ({self.inverter.model_id}).")
         return made
 
     @property

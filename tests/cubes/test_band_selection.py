@@ -158,7 +158,7 @@ def test_a_request_says_which_bands_are_missing_and_leaves_cubes_without_any_alo
     model = fitted(1).model_
 
     def request(cube: xr.DataArray) -> Any:
-        return read_request(cube, model.bands, "reflectance", "1")
+        return read_request(cube, model.labels)
 
     whole = make_cube().assign_coords(good=("band", np.ones(8)))
     assert request(whole).remarks == ()

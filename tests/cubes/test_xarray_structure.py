@@ -172,7 +172,9 @@ def test_chunks_of_unknown_size_are_refused_with_what_helps() -> None:
     assert_close(fitted(1).invert(known), fitted(1).invert(known.compute()))
 
 
-@pytest.mark.parametrize("name", ["parameter", "parameter_2", "latent", "draw", "mode_rank", "water", "residual"])
+@pytest.mark.parametrize(
+    "name", ["parameter", "parameter_2", "latent", "latent_dim", "draw", "mode_rank", "water", "residual"]
+)
 @pytest.mark.parametrize("values", [3, (PIXELS, np.arange(30.0).reshape(5, 6))])
 def test_coordinates_with_names_that_the_maps_need_give_way(name: str, values: Any) -> None:
     cube = make_cube()
@@ -297,7 +299,7 @@ def test_simulated_spectra_keep_all_coordinates_of_the_parameters() -> None:
 
 
 def test_latents_at_other_places_than_the_parameters_are_refused() -> None:
-    latent = xr.DataArray(np.zeros((6, 1)), dims=("x", "latent"), coords={"x": make_truth()["x"] + 30.0})
+    latent = xr.DataArray(np.zeros((6, 1)), dims=("x", "latent_dim"), coords={"x": make_truth()["x"] + 30.0})
     with refuses(ValueError, "different places", "'x'", "reindex"):
         fitted(1).simulate(make_truth(), latent)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import reference
 from conditions import DEVIATIONS, PIXELS, along_bands
 from labelled import PARAMETERS, WAVELENGTHS, assert_close, fitted, make_cube, make_truth
 from specinvert import GLLiMInverter
+from specinvert.cubes import in_words, made_by, made_with
 
 pytestmark = pytest.mark.oracle
 
@@ -355,3 +357,56 @@ def test_names_of_tasks_tell_noise_and_known_values_apart() -> None:
     assert len(set(names)) == len(requests)
     assert names == [fitted().invert(cube, **request)["water"].data.name for request in requests]
     assert all(re.fullmatch(r"water-.+", name) for name in names)
+
+
+def test_lazy_noise_is_read_block_by_block() -> None:
+    read: list[tuple[int, ...]] = []
+
+    def reading(block: np.ndarray) -> np.ndarray:
+        if block.size:
+            read.append(block.shape)
+        return block
+
+    cube = make_cube().chunk(y=1)
+    noise = xr.full_like(make_cube(), 0.01).chunk(y=1)
+    noise = noise.copy(data=noise.data.map_blocks(reading, dtype=noise.dtype))
+    maps = fitted().invert(cube, noise)
+    read.clear()
+    maps.isel(y=0).compute(scheduler="synchronous")
+    assert len(read) == 1
+
+
+def test_the_conditions_of_an_inversion_are_attributes_of_the_maps(tmp_path: Path) -> None:
+    cube, (noise, _), (known, _) = make_cube(), pixel_noise(), labelled_known()
+    requests: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
+        ({}, {}, []),
+        (
+            {"noise": 0.01, "known": {"dust": 0.5}},
+            {"noise": 0.01, "noise_includes_training": False, "known": {"dust": 0.5}},
+            ["noise 0.01 beyond training", "dust known, 0.5"],
+        ),
+        (
+            {"noise": DEVIATIONS, "known": {"water": (0.5, None)}},
+            {"noise": "of each band", "noise_includes_training": False, "known": {"water": [0.5, None]}},
+            ["noise of each band beyond training", "water known above 0.5"],
+        ),
+        (
+            {"noise": noise, "known": {"water": known}},
+            {"noise": "of each pixel", "noise_includes_training": False, "known": {"water": "of each pixel"}},
+            ["noise of each pixel", "water known in each pixel"],
+        ),
+        (
+            {"known": {"water": (0.2, known + 1.0)}},
+            {"known": {"water": ["of each pixel", "of each pixel"]}},
+            ["water known within bounds of each pixel"],
+        ),
+    ]
+    for request, told, words in requests:
+        fitted().invert(cube, **request).to_netcdf(tmp_path / "maps.nc")
+        with xr.open_dataset(tmp_path / "maps.nc") as maps:
+            assert made_by(maps.attrs) == fitted().model_id
+            assert made_with(maps.attrs) == {"bands": 8, "min_valid_bands": 3} | told
+            assert in_words(told) == words
+            assert maps.attrs["history"].endswith("; ".join(["invert", *words]))
+    assert made_by({"source": "specinvert 0.1, GLLiM model 0123456789ab"}) == "0123456789ab"
+    assert made_by({}) is made_with({}) is made_with({"conditions": "fine weather"}) is None

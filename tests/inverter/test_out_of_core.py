@@ -18,7 +18,7 @@ from labelled import TRUTH_ATTRS, assert_same_fit, make_training, spectra_of, wa
 from specinvert import GLLiMInverter
 from specinvert.cubes import chunks as engine
 from specinvert.cubes.chunks import DaskChunks
-from specinvert.cubes.training import read_training
+from specinvert.cubes.training import TrainingChoice, read_training
 from specinvert.gllim.em.source import moments_of
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -109,7 +109,7 @@ def test_a_grid_chunked_along_every_dimension_is_read_block_by_block_and_starts_
     grid = make_grid()
     grid.to_zarr(tmp_path / "grid.zarr", consolidated=False)
     stored = xr.open_zarr(tmp_path / "grid.zarr", consolidated=False).chunk(draw=2, water=5, dust=(4, 6))
-    source = read_training(stored, parameters=["water", "dust"], missing="drop", persist=False).source
+    source = read_training(stored, TrainingChoice(parameters=["water", "dust"], missing="drop", persist=False)).source
     assert isinstance(source, DaskChunks)
     blocks = np.multiply.outer((2, 1), np.multiply.outer((5, 5, 2), (4, 6))).ravel()
     dropped = blocks - [len(numbers) for numbers in source.numbers]
@@ -124,8 +124,10 @@ def test_a_grid_chunked_along_every_dimension_is_read_block_by_block_and_starts_
 
 def test_a_sample_of_rows_is_the_same_in_any_chunks() -> None:
     grid = make_grid().fillna(0.5)
-    whole = read_training(grid, parameters=["water", "dust"]).source.sample(50)
-    lazy = read_training(grid.chunk(draw=1, water=5, dust=4), parameters=["water", "dust"]).source.sample(50)
+    whole = read_training(grid, TrainingChoice(parameters=["water", "dust"])).source.sample(50)
+    lazy = read_training(
+        grid.chunk(draw=1, water=5, dust=4), TrainingChoice(parameters=["water", "dust"])
+    ).source.sample(50)
     np.testing.assert_array_equal(lazy.spectra, whole.spectra)
     np.testing.assert_array_equal(lazy.parameters, whole.parameters)
 
@@ -148,7 +150,7 @@ def test_many_small_chunks_are_merged_and_few_are_not(monkeypatch: pytest.Monkey
 def test_the_graph_of_a_sum_is_small(tmp_path: Path) -> None:
     make_training(640).chunk(sample=10).to_zarr(tmp_path / "training.zarr", consolidated=False)
     training = xr.open_zarr(tmp_path / "training.zarr", consolidated=False)
-    source = read_training(training, persist=False).source
+    source = read_training(training, TrainingChoice(persist=False)).source
     assert isinstance(source, DaskChunks)
     (total,) = dask.optimize(source.delayed_sum(moments_of, None, 1))
     assert len(pickle.dumps(dict(total.__dask_graph__()))) / 64 < 2000
@@ -163,7 +165,9 @@ def test_each_block_is_read_once_for_a_sum() -> None:
 
     training = make_training().chunk(sample=30)
     lazy = da.map_blocks(count, training["reflectance"].data, meta=np.empty((0, 0)))
-    source = read_training(training.assign(reflectance=(("sample", "band"), lazy)), persist=False).source
+    source = read_training(
+        training.assign(reflectance=(("sample", "band"), lazy)), TrainingChoice(persist=False)
+    ).source
     read.clear()
     source.sum(moments_of)
     assert read == [30] * 5

@@ -158,7 +158,7 @@ def test_without_parameters_the_latents_are_fitted_alone() -> None:
     estimator = GLLiM(n_latent=2, **QUICK).fit(training["reflectance"].values)
     np.testing.assert_array_equal(inverter.log_likelihoods_, estimator.log_likelihoods_)
     maps = inverter.invert(make_cube(), outputs=("latent", "flag"))
-    assert maps["latent"].dims == ("y", "x", "latent")
+    assert maps["latent"].dims == ("y", "x", "latent_dim")
     assert set(maps.data_vars) == {"latent", "quality_flag"}
 
 
