@@ -204,7 +204,7 @@ class _Finished:
                 for values in (part.mean, part.squared, part.low, part.high):
                     data.update(np.ascontiguousarray(values).tobytes())
         self.keeper = keeper
-        self.names = [hashlib.sha256(data.digest() + repr(own).encode()).hexdigest() for own in settings]
+        self.names = [hashlib.sha256(data.digest() + own.identity.encode()).hexdigest() for own in settings]
         keeper.begin(self.names)
 
     def load(self, number: int) -> Fitted | None:

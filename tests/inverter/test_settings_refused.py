@@ -63,7 +63,7 @@ def fit_arrays(settings: dict[str, Any] | None = None, **arguments: Any) -> GLLi
     [
         ({"n_latent": np.array([1, 2])}, ["n_latent=", "0 or more"]),
         ({"algorithm": np.array(["general"])}, ["algorithm=", "'general'"]),
-        ({"sigma": np.array(["iso", "diag"])}, ["sigma=", "'full', 'diag', 'iso'"]),
+        ({"sigma": np.array(["iso", "diag"])}, ["sigma=", "'iso', 'diag', 'block', 'full'"]),
         ({"tied_gamma": np.array([True, False])}, ["tied_gamma=", "'volume'"]),
         ({"fixed": {"pi": "x"}}, ["fixed pi", "numbers", "'x'"]),
         ({"fixed": {"c": {}}}, ["fixed c", "numbers", "{}"]),

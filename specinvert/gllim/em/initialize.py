@@ -24,7 +24,6 @@ from ..core import Array
 from ..model import Scaling
 from .chunks import Chunk, ChunkSource
 
-STARTS = ("kmeans", "kmeans-joint", "kmeans-spectra", "gmm")
 SAMPLE_ROWS = 50_000
 KMEANS_TRIES = 10
 _FILTERS = threading.Lock()
@@ -110,7 +109,7 @@ def find_start(
     variances: tuple[Array, Array],
     seed: int,
 ) -> Start:
-    """The start of a name in :data:`STARTS`; ``variances`` of parameters and spectra in scaled units.
+    """The start of a name that the setting ``init`` may be; ``variances`` of parameters and spectra in scaled units.
 
     ``kmeans`` and ``gmm`` see the parameters, or the spectra where there are no parameters.
     """

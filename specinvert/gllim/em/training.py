@@ -8,8 +8,8 @@ import hashlib
 import logging
 import numbers
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,18 +17,27 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from ...settings import GLLiMSettings, check_settings
 from ..core import Array, one_blas_thread
 from ..model import AUTO, Constraints, GLLiMParameters, Scaling
 from .chunks import ChunkSource, DataMoments, moments_of
-from .em import ALGORITHMS, Fit, Problem, State, Stopping, run_em
+from .em import Fit, Problem, State, Stopping, run_em
 from .fixing import check_names, find_blocks, fixed_parts
-from .initialize import STARTS, GivenResponsibilities, PrincipalGrid, Start, find_start
+from .initialize import GivenResponsibilities, PrincipalGrid, Start, find_start
 from .maximization import Fixed, Floor
 
 logger = logging.getLogger(__name__)
 
 FitProgress = Callable[[str, int, float], None]
 
+FIRST_SETTINGS = (
+    *("n_components", "n_latent", "max_latent", "constraints", "standardize", "init", "n_init", "max_iter", "tol"),
+    *("reg_covar", "random_state", "latent_mean", "latent_covariance", "fixed", "algorithm"),
+)
+FIRST_CONSTRAINTS = (
+    *("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks", "fixed"),
+)
+"""Settings that the first checkpoints knew, in their order, and those that were in ``constraints``."""
 SAMPLES_PER_COLUMN = 3
 """Samples that a component needs, for each column of its affine map, to leave a noise to estimate."""
 
@@ -46,59 +55,40 @@ class Checkpoint(Protocol):
         """Keep the state of a run; ``last`` where the run ends with it."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a fit, checked; the meanings are those of :class:`specinvert.GLLiMInverter`."""
+@dataclass(eq=False, repr=False)
+class Settings(GLLiMSettings):
+    """Settings of a fit, checked; ``constraints`` are those of them that constrain theta."""
 
-    n_components: int = 50
-    n_latent: int | str = 0
-    max_latent: int | Sequence[int] = 10
-    constraints: Constraints = field(default_factory=Constraints)
-    standardize: bool = True
-    init: str | GLLiMParameters | PrincipalGrid = "kmeans"
-    n_init: int = 1
-    max_iter: int = 100
-    tol: float = 1e-4
-    reg_covar: float = 1e-10
-    random_state: Any = None
-    latent_mean: Array | None = None
-    latent_covariance: Array | None = None
-    fixed: Mapping[str, Any] | None = None
-    algorithm: str = "general"
+    constraints: Constraints = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "constraints", replace(self.constraints, fixed=check_names(self.fixed)))
-        for name, least in (("n_components", 1), ("n_init", 1), ("max_iter", 1)):
-            _check_integer(name, getattr(self, name), least)
-        if not isinstance(self.standardize, bool | np.bool_):
-            raise ValueError(f"standardize={self.standardize!r} must be True or False")
-        for name in ("tol", "reg_covar"):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"{name}={value!r} must be a number, zero or more")
-        if isinstance(self.n_latent, str):
-            if self.n_latent != "bic":
-                raise ValueError(f"n_latent={self.n_latent!r} must be an integer or 'bic'")
-        else:
-            _check_integer("n_latent", self.n_latent, 0)
-        _check_max_latent(self.max_latent)
-        named = isinstance(self.init, str) and self.init in STARTS
-        if not named and not isinstance(self.init, GLLiMParameters | PrincipalGrid):
-            raise ValueError(f"init={self.init!r} is not one of {', '.join(map(repr, STARTS))} or a GLLiMParameters")
-        if not isinstance(self.algorithm, str) or self.algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm={self.algorithm!r} is not one of {', '.join(map(repr, ALGORITHMS))}")
-        if self.algorithm != "general" and (self.constraints.tied_maps or not self.constraints.intercept):
+        own = {one.name: getattr(self, one.name) for one in fields(Constraints)}
+        self.constraints = Constraints(**(own | {"fixed": check_names(self.fixed)}))
+        started = isinstance(self.init, GLLiMParameters | PrincipalGrid)
+        check_settings({name: value for name, value in vars(self).items() if name != "init" or not started})
+        if self.algorithm != "general" and (self.tied_maps or not self.intercept):
             raise ValueError(
                 f"algorithm={self.algorithm!r} takes the latents out of the regression, which tied_maps=True or "
                 "intercept=False do not allow: use algorithm='general'"
             )
-        _check_seed(self.random_state)
+
+    @property
+    def identity(self) -> str:
+        """The text that tells these settings from others, in the words of the first checkpoints.
+
+        Settings that came later stand in it where they differ from their default, so that checkpoints stay valid.
+        """
+        known = FIRST_SETTINGS + FIRST_CONSTRAINTS
+        since = [one for one in fields(GLLiMSettings) if one.name not in known]
+        changed = [one.name for one in since if repr(getattr(self, one.name)) != repr(one.default)]
+        text = _told("Settings", self, (*FIRST_SETTINGS, *changed))
+        return text.replace(repr(self.constraints), _told("Constraints", self.constraints, FIRST_CONSTRAINTS), 1)
 
     def latent_dimensions(self, n_bands: int) -> list[int]:
         """The L_w to try; raises where one cannot be fitted to ``n_bands`` bands."""
         if self.n_latent != "bic":
             wanted = [int(self.n_latent)]
-            if wanted[0] >= n_bands and not self.constraints.tied_maps:
+            if wanted[0] >= n_bands and not self.tied_maps:
                 raise ValueError(
                     f"n_latent={wanted[0]} is not below the {n_bands} bands: the noise would be unconstrained; "
                     "use sigma='full' with n_latent=0"
@@ -113,6 +103,10 @@ class Settings:
                 f"max_latent={list(self.max_latent)!r} must hold integers from 0 to {n_bands - 1}, one below the bands"
             )
         return wanted
+
+
+def _told(what: str, values: Any, names: Sequence[str]) -> str:
+    return f"{what}({', '.join(f'{name}={getattr(values, name)!r}' for name in names)})"
 
 
 @dataclass(frozen=True)
@@ -219,37 +213,11 @@ def _keep(checkpoint: Checkpoint, label: str, max_iter: int, state: State) -> No
 
 def _fingerprint(settings: Settings, moments: DataMoments) -> str:
     """Tells one training from another: the settings and what the first pass found in the data."""
-    digest = hashlib.sha256(repr(settings).encode())
+    digest = hashlib.sha256(settings.identity.encode())
     for part in (moments.spectra, moments.parameters):
         for values in (part.mean, part.squared, part.low, part.high):
             digest.update(np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
-
-
-def _check_integer(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}={value!r} must be an integer, {least} or more")
-
-
-def _check_max_latent(value: Any) -> None:
-    if isinstance(value, numbers.Integral):
-        return _check_integer("max_latent", value, 0)
-    if isinstance(value, str) or not isinstance(value, Collection) or not len(value):
-        raise ValueError(f"max_latent={value!r} must be an integer or a sequence of them")
-    for one in value:
-        _check_integer("max_latent", one, 0)
-    return None
-
-
-def _check_seed(value: Any) -> None:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        check_random_state(value)
-    except ValueError:
-        raise ValueError(
-            f"random_state={value!r} must be an integer from 0 to {2**32 - 1}, a numpy RandomState or None"
-        ) from None
 
 
 def check_progress(progress: Any) -> None:
@@ -419,6 +387,6 @@ def train_members(
     """Fit all members; the first chooses L_w, and groups of bands, for all; the others run ``together``."""
     first = fit(settings[0], 0)
     theta = first.fit.parameters
-    chosen: dict[str, Any] = {"n_latent": theta.n_latent, "constraints": theta.constraints}
+    chosen: dict[str, Any] = {"n_latent": theta.n_latent, "sigma_blocks": theta.constraints.sigma_blocks}
     rest = [(replace(own, **chosen), m) for m, own in enumerate(settings) if m > 0]
     return [first, *together([lambda own=own, m=m: fit(own, m) for own, m in rest])]  # type: ignore[misc]

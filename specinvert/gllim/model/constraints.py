@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .covariance import STRUCTURES, Structure, structure_of
+from ...settings import GLLiMSettings, check_settings
+from .covariance import Structure, structure_of
 
-SIGMA_STRUCTURES = (*STRUCTURES, "block")
-GAMMA_STRUCTURES = (*STRUCTURES, "flat")
 FIXABLE = ("pi", "c", "Gamma", "Sigma")
 """Parts of theta that may be given instead of estimated."""
 AUTO = "auto"
@@ -41,29 +40,18 @@ class Constraints:
     (0, 1, 0)
     """
 
-    sigma: str = "iso"
-    tied_sigma: bool = False
-    gamma: str = "full"
-    tied_gamma: bool | str = False
-    tied_pi: bool = False
-    tied_maps: bool = False
-    intercept: bool = True
-    sigma_blocks: Any = None
+    sigma: str = GLLiMSettings.sigma
+    tied_sigma: bool = GLLiMSettings.tied_sigma
+    gamma: str = GLLiMSettings.gamma
+    tied_gamma: bool | str = GLLiMSettings.tied_gamma
+    tied_pi: bool = GLLiMSettings.tied_pi
+    tied_maps: bool = GLLiMSettings.tied_maps
+    intercept: bool = GLLiMSettings.intercept
+    sigma_blocks: Any = GLLiMSettings.sigma_blocks
     fixed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, value, accepted in (
-            ("sigma", self.sigma, SIGMA_STRUCTURES),
-            ("gamma", self.gamma, GAMMA_STRUCTURES),
-        ):
-            if not isinstance(value, str) or value not in accepted:
-                raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
-        for name in ("tied_sigma", "tied_pi", "tied_maps", "intercept"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ValueError(f"{name}={getattr(self, name)!r} must be True or False")
-        by_volume = isinstance(self.tied_gamma, str) and self.tied_gamma == "volume"
-        if not isinstance(self.tied_gamma, bool | np.bool_) and not by_volume:
-            raise ValueError(f"tied_gamma={self.tied_gamma!r} must be True, False or 'volume'")
+        check_settings(vars(self))
         if self.tied_maps and not (self.tied_sigma or "Sigma" in self.fixed):
             raise ValueError(
                 "tied_maps=True needs tied_sigma=True: maps shared under unequal noise have no closed form"
