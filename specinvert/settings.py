@@ -131,15 +131,15 @@ class Setting:
     default : its value where none is given.
     accepted : what it may be.
     help : what it does, as the docstrings say it.
-    option : that of ``train`` and ``select``, as ``"--tol"``; None: the commands have none.
-    short_help : what it does, as the commands say it; by default as the docstrings do.
+    option : that of ``train`` and ``select``, as ``"--tol"``; where it is empty, the commands have none.
+    short_help : what it does as the commands say it, where the docstrings say more.
     """
 
     default: Any
     accepted: Accepted
     help: str
-    option: str | None = None
-    short_help: str | None = None
+    option: str = ""
+    short_help: str = ""
 
 
 def setting(*declared: Any, **more: Any) -> Any:

@@ -36,6 +36,7 @@ WINGS = (
     "gllim.mixtures",
     "gllim.model",
     "gllim.core",
+    "progress",
     "settings",
     "interrupts",
     "_version",
