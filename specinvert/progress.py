@@ -23,7 +23,6 @@ class ProgressBars:
     ----------
     lines : gets a line of text now and then, instead of bars.
     stop : the work ends with KeyboardInterrupt as soon as this is set.
-    shown : False shows nothing.
 
     Examples
     --------
@@ -36,12 +35,9 @@ class ProgressBars:
     <GLLiMInverter n_components=3, n_latent=0, sigma='iso', tied_sigma=False: 121 bands -> grain_size>
     """
 
-    def __init__(
-        self, lines: Callable[[str], None] | None = None, stop: threading.Event | None = None, shown: bool = True
-    ) -> None:
+    def __init__(self, lines: Callable[[str], None] | None = None, stop: threading.Event | None = None) -> None:
         self._lines = lines
         self._stop = stop
-        self._shown = shown
         self._bars: dict[int | None, tuple[str, Any]] = {}
         self._lock = threading.RLock()
 
@@ -85,8 +81,6 @@ class ProgressBars:
     def _show(self, state: _State, thread: int | None = threading.main_thread().ident) -> None:
         if self._stop is not None and self._stop.is_set():
             raise KeyboardInterrupt
-        if not self._shown:
-            return
         with self._lock:
             work, bar = self._bars.get(thread, ("", None))
             if work != state.work:

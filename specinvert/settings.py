@@ -7,7 +7,7 @@ A field of a class below is a setting: the classes make the signatures and docst
 from __future__ import annotations
 
 import numbers
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import partial
 from inspect import cleandoc
@@ -19,107 +19,76 @@ import numpy as np
 T = TypeVar("T", bound=type)
 
 
+@dataclass(frozen=True)
 class Accepted:
-    """What a setting may be. This one accepts all: what the value has to be shows where it is used."""
+    """What a setting may be; by default anything, for it is checked where it is used.
 
-    def check(self, name: str, value: Any) -> None:
-        """Raise ValueError, in a line that names the setting, where the value is not accepted."""
+    Attributes
+    ----------
+    test : whether a value is accepted.
+    what : what is said of one that is not, after its name and the value.
+    kind : type of the values of its option. names : those that the option offers.
+    """
 
-
-@dataclass(frozen=True)
-class Integer(Accepted):
-    """An integer, ``least`` or more, or a word."""
-
-    least: int
-    word: str | None = None
-
-    def check(self, name: str, value: Any) -> None:
-        """Booleans are no integers."""
-        if self.word is not None and isinstance(value, str):
-            _require(value == self.word, name, value, f"must be an integer or {self.word!r}")
-            return
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= self.least
-        _require(whole, name, value, f"must be an integer, {self.least} or more")
+    test: Callable[[Any], bool] = lambda value: True
+    what: str = ""
+    kind: type = str
+    names: tuple[str, ...] = ()
 
 
-class Integers(Integer):
-    """An integer, or a collection of them."""
-
-    def check(self, name: str, value: Any) -> None:
-        """An empty collection is none."""
-        several = isinstance(value, Collection) and not isinstance(value, str) and len(value) > 0
-        whole = isinstance(value, numbers.Integral)
-        _require(several or whole, name, value, "must be an integer or a sequence of them")
-        for one in (value,) if whole else value:
-            super().check(name, one)
+def integer(least: int, word: str = "") -> Accepted:
+    """An integer that is no boolean, ``least`` or more, or a word."""
+    what = f"must be an integer, {least} or more" + (f", or {word!r}" if word else "")
+    names = (word,) if word else ()
+    return Accepted(lambda value: _is_whole(value, least) or _is_named(value, names), what, int, names)
 
 
-class Number(Accepted):
-    """A finite number, zero or more."""
-
-    def check(self, name: str, value: Any) -> None:
-        """Booleans are no numbers."""
-        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        _require(real and 0 <= float(value) < np.inf, name, value, "must be a number, zero or more")
+def boolean(word: str = "") -> Accepted:
+    """True, False, or a word, which no option has."""
+    what = f"must be True, False or {word!r}" if word else "must be True or False"
+    return Accepted(lambda value: isinstance(value, bool | np.bool_) or _is_named(value, (word,)), what, bool)
 
 
-@dataclass(frozen=True)
-class Boolean(Accepted):
-    """True, False, or a word."""
-
-    word: str | None = None
-
-    def check(self, name: str, value: Any) -> None:
-        """Numbers are no booleans."""
-        word = isinstance(value, str) and value == self.word
-        said = "True or False" if self.word is None else f"True, False or {self.word!r}"
-        _require(word or isinstance(value, bool | np.bool_), name, value, f"must be {said}")
+def one_of(*names: str, unlisted: tuple[str, ...] = ()) -> Accepted:
+    """One of some names; the option does not offer those that are ``unlisted``."""
+    every = (*names, *unlisted)
+    return Accepted(partial(_is_named, names=every), f"is not one of {', '.join(map(repr, every))}", str, names)
 
 
-@dataclass(frozen=True)
-class OneOf(Accepted):
-    """One of some names; the commands do not offer those that are ``unlisted``."""
-
-    names: tuple[str, ...]
-    unlisted: tuple[str, ...] = ()
-
-    def check(self, name: str, value: Any) -> None:
-        """The message lists the names."""
-        known = isinstance(value, str) and value in (*self.names, *self.unlisted)
-        _require(known, name, value, f"is not one of {self.listed}")
-
-    @property
-    def listed(self) -> str:
-        """The names as a message has them."""
-        return ", ".join(map(repr, (*self.names, *self.unlisted)))
+def _is_named(value: Any, names: tuple[str, ...]) -> bool:
+    return isinstance(value, str) and value in names
 
 
-class Start(OneOf):
-    """The name of a start. Models are accepted by who knows them."""
-
-    @property
-    def listed(self) -> str:
-        """The names, and what else there is."""
-        return f"{super().listed} or a GLLiMParameters"
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-class Seed(Accepted):
-    """What scikit-learn takes for a seed."""
-
-    def check(self, name: str, value: Any) -> None:
-        """Booleans are no seeds, which scikit-learn takes for 0 and 1."""
-        from sklearn.utils import check_random_state
-
-        try:
-            check_random_state(str(value) if isinstance(value, bool) else value)
-        except ValueError:
-            what = f"must be an integer from 0 to {2**32 - 1}, a numpy RandomState or None"
-            raise ValueError(f"{name}={value!r} {what}") from None
+def _are_whole(value: Any) -> bool:
+    several = isinstance(value, Collection) and not isinstance(value, str) and len(value) > 0
+    return all(_is_whole(one, 0) for one in value) if several else _is_whole(value, 0)
 
 
-def _require(right: bool, name: str, value: Any, what: str) -> None:
-    if not right:
-        raise ValueError(f"{name}={value!r} {what}")
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= float(value) < np.inf
+
+
+def _is_seed(value: Any) -> bool:
+    from sklearn.utils import check_random_state
+
+    try:
+        check_random_state(str(value) if isinstance(value, bool) else value)
+    except ValueError:
+        return False
+    return True
+
+
+ANYTHING = Accepted()
+INTEGERS = Accepted(_are_whole, "must be an integer, 0 or more, or a sequence of them", int)
+NUMBER = Accepted(_is_positive, "must be a number, zero or more", float)
+SEED = Accepted(_is_seed, f"must be an integer from 0 to {2**32 - 1}, a numpy RandomState or None")
+STARTS = ("kmeans", "kmeans-joint", "kmeans-spectra", "gmm")
+START = Accepted(partial(_is_named, names=STARTS), f"is not one of {', '.join(map(repr, STARTS))} or a GLLiMParameters")
+"""The name of a start; models are accepted by who knows them."""
 
 
 @dataclass(frozen=True)
@@ -130,16 +99,21 @@ class Setting:
     ----------
     default : its value where none is given.
     accepted : what it may be.
-    help : what it does, as the docstrings say it.
+    help : what it does, in a sentence. more : what docstrings say beside that.
     option : that of ``train`` and ``select``, as ``"--tol"``; where it is empty, the commands have none.
-    short_help : what it does as the commands say it, where the docstrings say more.
     """
 
     default: Any
     accepted: Accepted
     help: str
+    more: str = ""
     option: str = ""
-    short_help: str = ""
+
+    @property
+    def text(self) -> str:
+        """What docstrings say."""
+        first = self.help[0].lower() + self.help[1:] if self.help[1].islower() else self.help
+        return f"{first.removesuffix('.')}; {self.more}" if self.more else first
 
 
 def setting(*declared: Any, **more: Any) -> Any:
@@ -155,110 +129,93 @@ def settings_of(kind: type) -> dict[str, Setting]:
 
 def documented(kind: T) -> T:
     """The class, with its settings where the docstring says ``{settings}``."""
-    entries = [f"{name} : {one.help}" for name, one in settings_of(kind).items()]
+    entries = [f"{name} : {one.text}" for name, one in settings_of(kind).items()]
     text = "\n".join(fill(entry, 116, subsequent_indent="    ", break_on_hyphens=False) for entry in entries)
     kind.__doc__ = cleandoc(kind.__doc__ or "").replace("{settings}", text)
     return kind
 
 
-_n_components = partial(setting, accepted=Integer(1), help="K, the number of affine maps.", option="--components")
+n_components = partial(setting, accepted=integer(1), help="K, the number of affine maps.", option="--components")
 
 
 @dataclass(eq=False, repr=False)
 class FitSettings:
     """Settings of a fit to arrays and to labelled spectra alike."""
 
-    n_components: int = _n_components(50)
+    n_components: int = n_components(50)
     n_latent: int | str = setting(
         0,
-        Integer(0, "bic"),
-        'L_w, the number of latent dimensions, for what varies in the spectra beside the parameters; ``"bic"`` tries '
-        "0 to ``max_latent`` and keeps the least BIC.",
-        "--latent",
+        integer(0, "bic"),
         "L_w, latent dimensions.",
+        'they take up what varies beside the parameters; ``"bic"`` tries 0 to ``max_latent`` and keeps the least BIC.',
+        "--latent",
     )
     _: KW_ONLY
-    max_latent: Any = setting(
-        10,
-        Integers(0),
-        "the largest L_w to try, or a sequence of them.",
-        "--max-latent",
-        "Largest L_w that bic tries.",
-    )
+    max_latent: Any = setting(10, INTEGERS, "Largest L_w that bic tries.", "or all to try.", "--max-latent")
     sigma: str = setting(
         "iso",
-        OneOf(("iso", "diag", "block", "full")),
-        'structure of the noise covariances, ``"iso"``, ``"diag"``, ``"block"`` or ``"full"``.',
-        "--sigma",
+        one_of("iso", "diag", "block", "full"),
         "Noise; block finds bands of correlated noise.",
+        'structure of its covariances, ``"iso"``, ``"diag"``, ``"block"`` or ``"full"``.',
+        "--sigma",
     )
-    tied_sigma: bool = setting(
-        False,
-        Boolean(),
-        "one noise covariance for all components.",
-        "--tied-sigma",
-    )
+    tied_sigma: bool = setting(False, boolean(), "One noise covariance for all components.", option="--tied-sigma")
     gamma: str = setting(
         "full",
-        OneOf(("full", "diag", "iso"), unlisted=("flat",)),
-        'structure of the parameters\' covariances, ``"full"``, ``"diag"`` or ``"iso"``; ``"flat"`` is no prior on the '
-        "parameters: mixtures of regressions, whose likelihood is that of the spectra given the parameters.",
-        "--gamma",
+        one_of("full", "diag", "iso", unlisted=("flat",)),
         "Parameter covariances.",
+        '``"full"``, ``"diag"`` or ``"iso"``; ``"flat"`` is no prior on the parameters: mixtures of regressions, whose '
+        "likelihood is that of the spectra given the parameters.",
+        "--gamma",
     )
     tied_gamma: bool | str = setting(
         False,
-        Boolean("volume"),
-        'one covariance of the parameters for all components; ``"volume"`` makes their determinants equal.',
-        "--tied-gamma",
+        boolean("volume"),
         "One parameter covariance for all components.",
+        '``"volume"`` makes their determinants equal.',
+        "--tied-gamma",
     )
-    tied_pi: bool = setting(False, Boolean(), "all weights 1/K.")
+    tied_pi: bool = setting(False, boolean(), "All weights 1/K.")
     sigma_blocks: Any = setting(
         None,
-        Accepted(),
-        'groups of bands whose noise is correlated, for ``sigma="block"``: the group of each band, D integers, or '
-        'lists of the bands of each group; ``"auto"`` finds them in the residuals of a first fit.',
+        ANYTHING,
+        'Groups of bands whose noise is correlated, for ``sigma="block"``.',
+        'the group of each band, D integers, or lists of the bands of each group; ``"auto"`` finds them in the '
+        "residuals of a first fit.",
     )
     algorithm: str = setting(
         "general",
-        OneOf(("general", "marginal", "ecm", "aecm")),
-        '``"general"`` EM, or a variant that treats less of the latents as missing, ``"marginal"``, ``"ecm"`` or '
+        one_of("general", "marginal", "ecm", "aecm"),
+        "Steps of EM.",
+        '``"general"``, or a variant that treats less of the latents as missing, ``"marginal"``, ``"ecm"`` or '
         '``"aecm"``: other steps to the same maxima.',
         "--algorithm",
-        "Steps of EM.",
     )
     standardize: bool = setting(
-        True, Boolean(), "centre and scale the data for the fit; results are in the user's units either way."
+        True, boolean(), "Centre and scale the data for the fit.", "results are in the user's units either way."
     )
     init: Any = setting(
         "kmeans",
-        Start(("kmeans", "kmeans-joint", "kmeans-spectra", "gmm")),
-        'start of EM: ``"kmeans"`` on the parameters (on the spectra where there are none), ``"kmeans-joint"`` on both '
-        'with equal weight, ``"kmeans-spectra"``, ``"gmm"`` (a mixture on the parameters), a GLLiMParameters to go on '
-        "from, which brings its own K, or a :class:`specinvert.gllim.em.initialize.PrincipalGrid`.",
-        "--init",
+        START,
         "Start: kmeans, kmeans-joint, kmeans-spectra, gmm.",
+        '``"kmeans"`` and ``"gmm"``, a mixture, see the parameters (the spectra where there are none), '
+        '``"kmeans-joint"`` both with equal weight; or a GLLiMParameters to go on from, which brings its own K, or a '
+        ":class:`specinvert.gllim.em.initialize.PrincipalGrid`.",
+        "--init",
     )
-    n_init: int = setting(
-        1, Integer(1), "starts to try; the greatest likelihood is kept.", "--n-init", "Starts to try."
-    )
-    max_iter: int = setting(100, Integer(1), "most iterations of EM.", "--max-iter")
+    n_init: int = setting(1, integer(1), "Starts to try.", "the greatest likelihood is kept.", "--n-init")
+    max_iter: int = setting(100, integer(1), "Most iterations of EM.", option="--max-iter")
     tol: float = setting(
-        1e-4,
-        Number(),
-        "EM stops when an iteration gains less, in nats a sample (0: never).",
-        "--tol",
-        "Least gain of an iteration, nats a sample.",
+        1e-4, NUMBER, "Least gain of an iteration, nats a sample.", "EM stops at less (0: never).", "--tol"
     )
     reg_covar: float = setting(
         1e-10,
-        Number(),
-        "no variance falls below this share of the band's or parameter's own variance (a clip, never added).",
-        "--reg-covar",
+        NUMBER,
         "Least share of variance kept.",
+        "of the band's or parameter's own variance (a clip, never added).",
+        "--reg-covar",
     )
-    random_state: Any = setting(None, Seed(), "seed of the starts.")
+    random_state: Any = setting(None, SEED, "Seed of the starts.")
 
     def __dask_tokenize__(self) -> tuple[type, dict[str, Any]]:
         """What dask tells objects apart by: what was fitted, too, not the fields of the dataclass alone."""
@@ -269,19 +226,20 @@ class FitSettings:
 class GLLiMSettings(FitSettings):
     """Settings of a fit to arrays."""
 
-    n_components: int = _n_components(5)
+    n_components: int = n_components(5)
     _: KW_ONLY
-    tied_maps: bool = setting(False, Boolean(), "one A for all components; needs ``tied_sigma``.")
-    intercept: bool = setting(True, Boolean(), "False holds b = 0, and data are not centred for the fit.")
+    tied_maps: bool = setting(False, boolean(), "One A for all components.", "it needs ``tied_sigma``.")
+    intercept: bool = setting(True, boolean(), "Whether there is a b.", "without, data are not centred for the fit.")
     fixed: Any = setting(
         None,
-        Accepted(),
-        'parts of theta that are given, not estimated, in the user\'s units: ``"pi"`` (K,), ``"c"`` up to (K, L_t) and '
-        '``"Gamma"`` up to (K, L_t, L_t) of the parameters, ``"Sigma"`` a variance, (D,), (D, D) or (K, D, D).',
+        ANYTHING,
+        "Parts of theta that are given, not estimated, in the user's units.",
+        '``"pi"`` (K,), ``"c"`` up to (K, L_t) and ``"Gamma"`` up to (K, L_t, L_t) of the parameters, ``"Sigma"`` a '
+        "variance, (D,), (D, D) or (K, D, D).",
     )
-    latent_mean: Any = setting(None, Accepted(), "fixed mean of the latents, broadcast to (K, L_w); 0.")
+    latent_mean: Any = setting(None, ANYTHING, "Fixed mean of the latents.", "broadcast to (K, L_w); 0.")
     latent_covariance: Any = setting(
-        None, Accepted(), "fixed covariance of the latents, broadcast to (K, L_w, L_w); the identity."
+        None, ANYTHING, "Fixed covariance of the latents.", "broadcast to (K, L_w, L_w); the identity."
     )
 
 
@@ -292,23 +250,23 @@ class InverterSettings(FitSettings):
     _: KW_ONLY
     transforms: Any = setting(
         None,
-        Accepted(),
-        'of bounded or skewed parameters: ``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt", '
-        '("a", "b", "c"): "ilr"}``. The model holds the transformed ones, results are in physical units and within '
-        "bounds.",
+        ANYTHING,
+        "Transforms of bounded or skewed parameters.",
+        '``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt", ("a", "b", "c"): "ilr"}``. The model holds '
+        "the transformed ones, results are in physical units, within bounds.",
     )
     n_ensemble: int = setting(
         1,
-        Integer(1),
-        "a committee of so many fits from starts of their own, whose posteriors are averaged.",
-        "--ensemble",
+        integer(1),
         "Models to fit and average.",
+        "a committee of fits from starts of their own, whose posteriors are averaged.",
+        "--ensemble",
     )
     ensemble_weights: str = setting(
         "equal",
-        OneOf(("equal", "evidence")),
-        'of the posteriors of a committee: ``"equal"``, or ``"evidence"`` in proportion to the density each gives to '
-        "the spectrum.",
+        one_of("equal", "evidence"),
+        "Weights of a committee's posteriors.",
+        '``"equal"``, or ``"evidence"`` in proportion to the density each gives to the spectrum.',
     )
 
     def __post_init__(self) -> None:
@@ -321,5 +279,5 @@ SETTINGS = settings_of(GLLiMSettings) | settings_of(InverterSettings)
 def check_settings(values: Mapping[str, Any]) -> None:
     """Raise ValueError for the first of the values that its setting does not accept; other names are let pass."""
     for name, one in SETTINGS.items():
-        if name in values:
-            one.accepted.check(name, values[name])
+        if name in values and not one.accepted.test(values[name]):
+            raise ValueError(f"{name}={values[name]!r} {one.accepted.what}")

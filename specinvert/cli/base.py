@@ -63,13 +63,17 @@ class Console:
     def progress(self, stop: threading.Event) -> Iterator[ProgressBars]:
         """How far the work is: bars on a terminal, lines with ``-v`` elsewhere, nothing when quiet."""
         terminal = sys.stderr.isatty()
-        shown = self.level >= 0 and (terminal or self.level > 0)
-        with ProgressBars(None if terminal else self.say, stop, shown) as bars:
-            self._bars = bars if terminal else None
+        drawn = terminal and self.level >= 0
+        with ProgressBars(None if drawn else self._hear, stop) as bars:
+            self._bars = bars if drawn else None
             try:
                 yield bars
             finally:
                 self._bars = None
+
+    def _hear(self, line: str) -> None:
+        if self.level > 0:
+            self.say(line)
 
     def set_level(self, level: int) -> None:
         """Verbosity, also that of the package's loggers while the console listens to them."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ..settings import Boolean, Integer, InverterSettings, Number, OneOf, Setting, Start, settings_of
+from ..settings import InverterSettings, Setting, settings_of
 from .values import read_transforms
 
 FILE = click.Path(path_type=Path)
@@ -84,21 +84,14 @@ GRID = ("n_components", "n_latent", "max_latent", "n_ensemble")
 
 
 def setting_option(one: Setting) -> Decorator:
-    """The option of a setting."""
-    help = one.short_help or one.help[0].upper() + one.help[1:]
-    if isinstance(one.accepted, Boolean):
-        name = one.option.removeprefix("--")
-        return click.option(f"--{name}/--no-{name}", default=one.default, help=help)
-    return click.option(one.option, type=_type_of(one), default=one.default, show_default=True, help=help)
-
-
-def _type_of(one: Setting) -> Any:
-    """The type of an option's values; what else is wrong with them shows when they become settings."""
-    if isinstance(one.accepted, OneOf) and not isinstance(one.accepted, Start):
-        return click.Choice(one.accepted.names)
-    if isinstance(one.accepted, Integer):
-        return int if one.accepted.word is None else IntegerOr(one.accepted.word)
-    return float if isinstance(one.accepted, Number) else str
+    """The option of a setting; what is wrong with its value may show only when it becomes the setting."""
+    accepted, name = one.accepted, one.option.removeprefix("--")
+    if accepted.kind is bool:
+        return click.option(f"--{name}/--no-{name}", default=one.default, help=one.help)
+    kind: Any = accepted.kind
+    if accepted.names:
+        kind = click.Choice(accepted.names) if kind is str else IntegerOr(*accepted.names)
+    return click.option(one.option, type=kind, default=one.default, show_default=True, help=one.help)
 
 
 def given_settings(options: dict[str, Any]) -> dict[str, Any]:

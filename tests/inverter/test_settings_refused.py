@@ -19,7 +19,7 @@ from specinvert.nuisance import Discrepancy, Gain, Haze, Noise, Offset, ThinClou
     ("name", "value", "part"),
     [
         *(("max_latent", value, "0 or more") for value in (-1, True, [0, -1], [1.5])),
-        *(("max_latent", value, "an integer or a sequence") for value in (1.5, np.nan, "three", [], None)),
+        *(("max_latent", value, "a sequence of them") for value in (1.5, np.nan, "three", [], None)),
         *(("random_state", value, "0 to 4294967295") for value in (-1, 2**32, 1.5, np.nan, True, "x", [1, 2])),
         ("ensemble_weights", np.ones(2), "'equal', 'evidence'"),
         *(("max_iter", value, "1 or more") for value in (0, True, 1.5, np.inf)),
@@ -63,7 +63,7 @@ def fit_arrays(settings: dict[str, Any] | None = None, **arguments: Any) -> GLLi
     [
         ({"n_latent": np.array([1, 2])}, ["n_latent=", "0 or more"]),
         ({"algorithm": np.array(["general"])}, ["algorithm=", "'general'"]),
-        ({"sigma": np.array(["iso", "diag"])}, ["sigma=", "'iso', 'diag', 'block', 'full'"]),
+        ({"sigma": np.array(["iso", "diag"])}, ["sigma=", "'full', 'diag', 'iso'"]),
         ({"tied_gamma": np.array([True, False])}, ["tied_gamma=", "'volume'"]),
         ({"fixed": {"pi": "x"}}, ["fixed pi", "numbers", "'x'"]),
         ({"fixed": {"c": {}}}, ["fixed c", "numbers", "{}"]),

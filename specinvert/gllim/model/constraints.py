@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings import GLLiMSettings, check_settings
-from .covariance import Structure, structure_of
+from .covariance import STRUCTURES, Structure, structure_of
 
+SIGMA_STRUCTURES = (*STRUCTURES, "block")
+GAMMA_STRUCTURES = (*STRUCTURES, "flat")
 FIXABLE = ("pi", "c", "Gamma", "Sigma")
 """Parts of theta that may be given instead of estimated."""
 AUTO = "auto"
@@ -51,6 +53,12 @@ class Constraints:
     fixed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, value, accepted in (
+            ("sigma", self.sigma, SIGMA_STRUCTURES),
+            ("gamma", self.gamma, GAMMA_STRUCTURES),
+        ):
+            if not isinstance(value, str) or value not in accepted:
+                raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
         check_settings(vars(self))
         if self.tied_maps and not (self.tied_sigma or "Sigma" in self.fixed):
             raise ValueError(

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from specinvert.gllim import GLLiM
 from specinvert.gllim.model.scaling import Scaling
-from specinvert.settings import SETTINGS
+from specinvert.settings import STARTS
 from strategies import (
     BARE,
     SIGMAS,
@@ -193,7 +193,7 @@ def test_no_array_of_bands_by_bands_is_made(sigma: str, tied_sigma: bool) -> Non
     assert peak < n_bands * n_bands * 8 / 3, f"{peak / 1e6:.0f} MB"
 
 
-@pytest.mark.parametrize("init", SETTINGS["init"].accepted.names)
+@pytest.mark.parametrize("init", STARTS)
 @pytest.mark.parametrize(("n_parameters", "n_latent"), [(2, 0), (2, 1), (1, 0), (0, 2)])
 def test_every_named_start_trains(init: str, n_parameters: int, n_latent: int) -> None:
     data = make_data(11, 3, 6, n_parameters, n_latent, weights="real", per_component=80)
