@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 import pytest
+from dask.base import tokenize
 from sklearn.base import clone
 
 from specinvert import GLLiMInverter
@@ -115,6 +116,14 @@ def test_a_later_setting_changes_the_identity_only_where_it_is_not_at_its_defaul
     assert before.endswith("fixed=None, algorithm='general')")
     monkeypatch.setattr("specinvert.gllim.em.training.FIRST_SETTINGS", ("n_components",))
     assert settings.identity == "Settings(n_components=3, init='gmm')"
+
+
+@pytest.mark.parametrize("kind", [GLLiM, GLLiMInverter])
+def test_dask_tells_what_was_fitted_from_what_was_not(kind: type) -> None:
+    one, same, other = kind(3), kind(3), kind(3)
+    other.fitted_ = 1.0
+    assert tokenize(one) == tokenize(same)
+    assert tokenize(one) != tokenize(other)
 
 
 @documented

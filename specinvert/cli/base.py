@@ -232,7 +232,7 @@ class Group(click.Group):
                 text = f"no space is left where the result is written, or a limit is reached: {text} bytes"
             command = self.commands.get(str(ctx.invoked_subcommand))
             raise click.ClickException(text if command is None else in_options(text, command)) from error
-        except RuntimeError as error:
+        except RuntimeError as error:  # netCDF4 has no error of its own
             if not str(error).startswith("NetCDF"):
                 raise
             raise click.ClickException(f"a netCDF file is damaged: {error}") from error

@@ -252,6 +252,17 @@ def test_select_compare_report_and_resample_write_what_they_say(made: Path, tmp_
         np.testing.assert_allclose(coarse["wavelength"], [520, 700])
 
 
+def test_select_prepares_the_training_set_as_train_does(made: Path, tmp_path: Path) -> None:
+    options = ["--exclude", "600-720", "--nuisance", "gain=0.02", "--noise", "0.01", "--max-iter", "3", "--tol", "0"]
+    options += ["--gamma", "diag", "--tied-sigma", "--seed", "3"]
+    training = made / "training.nc"
+    succeed("select", training, "--components", "2", "--latent", "1", *options, "--model", tmp_path / "best.nc")
+    succeed("train", training, "--components", "2", "--latent", "1", *options, "-o", tmp_path / "model.nc")
+    best, model = (load_inverter(tmp_path / name) for name in ("best.nc", "model.nc"))
+    assert best.model_id == model.model_id
+    assert best.model_.bands.size < len(WAVELENGTHS)
+
+
 def test_ctrl_c_ends_training_with_one_line_and_no_model(made: Path, tmp_path: Path) -> None:
     arguments = ["train", made / "training.nc", "-o", tmp_path / "new.nc", "--components", 3, "--max-iter", 10**7]
     process = subprocess.Popen(
