@@ -4,6 +4,7 @@ from .inverter import GLLiMInverter, load_inverter
 from .io.reading import open_cube, orthorectify, read_lookup, register_reader
 from .io.writing import save_maps
 from .model_selection import Selection, select_model
+from .progress import ProgressBars
 from .scores import nrmse
 
 __version__: str
@@ -11,6 +12,7 @@ __version__: str
 __all__ = [
     "GLLiMInverter",
     "Lookup",
+    "ProgressBars",
     "Selection",
     "gllim",
     "load_inverter",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,32 +34,52 @@ from .options import (
     TRUTH,
     VARIABLE,
     Names,
+    grouped,
+    take,
 )
-from .training import with_noise
+from .values import noise_by_band, noise_of, picked, read_noise
 
 if TYPE_CHECKING:
+    import xarray as xr
+
+    from ..model import Model
     from ..scores import Finding
+
+OF_TEST = grouped(NOISE, ADD_NOISE, BAND_DIM, TOLERANCE)
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """The options of spectra whose true parameters are known."""
+
+    noise: str | None
+    add_noise: str | None
+    band_dim: str | None
+    tolerance: float
+
+    def noisy(self, model: Model, data: Any) -> Any:
+        """The spectra with the noise of ``--add-noise`` drawn onto them."""
+        return with_noise(data, self.add_noise, *self._spectra_of(model, data), seed=1)
+
+    def conditions(self, model: Model, data: Any) -> dict[str, Any]:
+        """Arguments of ``evaluate``, with the noise in the band dimension of the test set."""
+        noise = noise_of(read_noise(self.noise), data, *self._spectra_of(model, data))
+        return {"noise": noise, "band_dim": self.band_dim, "tolerance": self.tolerance}
+
+    def _spectra_of(self, model: Model, data: Any) -> tuple[str | None, str | None]:
+        """Name and band dimension of the spectra of a test set, as those of training where nothing else tells."""
+        name, dim = model.spectra_name, model.bands.dim
+        own = dim if model.bands.wavelength is None and dim in data.dims else None
+        return name if name in data.data_vars else None, self.band_dim or own
 
 
 @click.command(cls=Command, short_help="Errors and coverage where the true parameters are known.")
 @click.argument("model", type=FILE)
 @click.argument("test", type=FILE)
 @TABLE
-@NOISE
-@ADD_NOISE
-@BAND_DIM
-@TOLERANCE
+@OF_TEST
 @SCHEDULER
-def evaluate(
-    model: Path,
-    test: Path,
-    output: Path | None,
-    noise: str | None,
-    add_noise: str | None,
-    band_dim: str | None,
-    tolerance: float,
-    scheduler: str | None,
-) -> None:
+def evaluate(model: Path, test: Path, output: Path | None, scheduler: str | None, **options: Any) -> None:
     """Compare MODEL's estimates with the true parameters in TEST, a netCDF, Zarr or CSV file of spectra and parameters.
 
     TEST needs the bands of the model (average finer ones with resample) and the noise of training. What to beware of
@@ -75,11 +96,12 @@ def evaluate(
 
     check_targets((output,))
     inverter = load_inverter(model)
-    data = _noisy(open_dataset(require_spectra(test)), add_noise, inverter, band_dim)
-    options = {"noise": _noise(noise, data, inverter, band_dim), "band_dim": band_dim, "tolerance": tolerance}
+    of_test = take(TestOptions, options)
+    data = of_test.noisy(inverter.model_, open_dataset(require_spectra(test)))
+    conditions = of_test.conditions(inverter.model_, data)
     with cluster(scheduler):
-        table = inverter.evaluate(data, rechunk="auto", **options)
-        lacking = lacking_noise(inversion_of(inverter, **options), data)
+        table = inverter.evaluate(data, rechunk="auto", **conditions)
+        lacking = lacking_noise(inversion_of(inverter, **conditions), data)
     click.echo(format_table(table))
     for finding in (*lacking, *evaluation_findings(table)):
         Session.current().console.note(_told(finding))
@@ -94,20 +116,8 @@ def evaluate(
 @click.option(
     "--minimum", type=click.IntRange(1), default=2000, show_default=True, help="Fewest pairs of truth and estimate."
 )
-@NOISE
-@ADD_NOISE
-@BAND_DIM
-@TOLERANCE
-def recalibrate(
-    model: Path,
-    held_out: Path,
-    output: Path,
-    minimum: int,
-    noise: str | None,
-    add_noise: str | None,
-    band_dim: str | None,
-    tolerance: float,
-) -> None:
+@OF_TEST
+def recalibrate(model: Path, held_out: Path, output: Path, minimum: int, **options: Any) -> None:
     """Correct the quantiles and central intervals of MODEL on HELD_OUT, spectra and parameters that it never saw.
 
     HELD_OUT needs the noise of training: without it, intervals become too narrow. The corrected model is a file of its
@@ -126,10 +136,10 @@ def recalibrate(
 
     check_model_target(output)
     inverter = load_inverter(model)
-    data = _noisy(open_dataset(require_spectra(held_out)), add_noise, inverter, band_dim)
-    options: dict[str, Any] = {"band_dim": band_dim, "tolerance": tolerance, "rechunk": "auto"}
-    options["noise"] = _noise(noise, data, inverter, band_dim)
-    made = recalibrated(inversion_of(inverter, **options), data, minimum)
+    of_test = take(TestOptions, options)
+    data = of_test.noisy(inverter.model_, open_dataset(require_spectra(held_out)))
+    conditions = {"rechunk": "auto", **of_test.conditions(inverter.model_, data)}
+    made = recalibrated(inversion_of(inverter, **conditions), data, minimum)
     for finding in made.findings:
         Session.current().console.warn(f"{finding.title}. {finding.what} {finding.todo}")
     before, after = (coverage(pit, [0.9])["coverage"] for pit in (made.before, made.after))
@@ -156,9 +166,6 @@ def rank(
     models: tuple[Path, ...],
     output: Path | None,
     plot: Path | None,
-    noise: str | None,
-    variable: str | None,
-    reader: str | None,
     scheduler: str | None,
     **options: Any,
 ) -> None:
@@ -171,7 +178,6 @@ def rank(
     from ..figures import plot_ranking, require_figure, save_figure
     from ..inverter import load_inverter
     from ..io.reading import open_cube
-    from .options import noise_of, read_noise
 
     check_targets((output, plot))
     if plot is not None:
@@ -179,8 +185,8 @@ def rank(
     names = scores.model_names(models)
     inverters = {name: load_inverter(path) for name, path in zip(names, models, strict=True)}
     scores.require_comparable({name: inverter.model_ for name, inverter in inverters.items()})
-    cube = open_cube(require_spectra(spectra), variable=variable, reader=reader)
-    options["noise"] = noise_of(read_noise(noise), cube, None, options["band_dim"])
+    cube = open_cube(require_spectra(spectra), variable=options.pop("variable"), reader=options.pop("reader"))
+    options["noise"] = noise_of(read_noise(options["noise"]), cube, None, options["band_dim"])
     with cluster(scheduler):
         maps = {n: i.invert(cube, outputs=["log_evidence"], rechunk="auto", **options) for n, i in inverters.items()}
         table = scores.rank({name: of_model["log_evidence"] for name, of_model in maps.items()})
@@ -216,16 +222,7 @@ def rank(
 @click.option(
     "--seed", "random_state", type=int, default=0, show_default=True, help="Seed of the methods and of noise."
 )
-def compare(
-    train: Path,
-    test: Path,
-    methods: list[str] | None,
-    score: str,
-    output: Path | None,
-    plot: Path | None,
-    add_noise: str | None,
-    **options: Any,
-) -> None:
+def compare(train: Path, test: Path, score: str, output: Path | None, plot: Path | None, **options: Any) -> None:
     """Fit methods to TRAIN and compare their errors on TEST, files of spectra and parameters.
 
     Methods see no noise but that of the files, which both need alike, or that of --add-noise, drawn onto both.
@@ -243,7 +240,8 @@ def compare(
         require_figure(plot)
     scores.require_score(score)
     console = Session.current().console
-    labels, seed = (add_noise, options["spectra"], options["band_dim"]), options["random_state"]
+    methods, seed = options.pop("methods"), options["random_state"]
+    labels = (options.pop("add_noise"), options["spectra"], options["band_dim"])
     table = scores.compare(
         with_noise(open_dataset(require_spectra(train)), *labels, 2 * seed),
         with_noise(open_dataset(require_spectra(test)), *labels, 2 * seed + 1),
@@ -273,19 +271,8 @@ def compare(
 @click.option("--training", type=FILE, help="The training set, to be drawn.")
 @click.option("--title", help="Heading of the page.")
 @SELECT
-@NOISE
-@ADD_NOISE
-@BAND_DIM
-@TOLERANCE
-def report(
-    model: Path,
-    output: Path,
-    title: str | None,
-    noise: str | None,
-    add_noise: str | None,
-    chosen: tuple[str, ...],
-    **given: Any,
-) -> None:
+@OF_TEST
+def report(model: Path, output: Path, title: str | None, chosen: tuple[str, ...], **options: Any) -> None:
     """Write a page on MODEL: what it is, how good it is and what to beware of, with what else is given.
 
     MAPS and TEST may be given by --maps and --test, too. The page needs no other file, no network and no script. What
@@ -297,62 +284,58 @@ def report(
     specinvert report model.nc maps.nc test.nc -o report.html
     specinvert report model.nc --maps maps.nc --test test.nc --training training.nc -o report.html
     """
-    from ..figures import open_results, write_report
+    from ..figures import write_report
     from ..inverter import load_inverter
-    from .options import picked
 
     check_targets((output,))
-    for name in ("maps", "test"):
-        placed = given.pop(f"{name}_given")
-        if placed is not None and given[name] is not None:
-            raise ValueError(f"{name} are given twice, {placed} and --{name} {given[name]}: leave one out")
-        given[name] = given[name] or placed
-    for option, value in (("--noise", noise), ("--add-noise", add_noise)):
-        if value is not None and given["test"] is None:
-            raise ValueError(f"{option} is that of the test spectra: give --test too")
-    if given["truth"] is not None and given["maps"] is None:
-        raise ValueError("--truth is drawn beside maps: give --maps too")
-    if chosen and given["maps"] is None:
-        raise ValueError("--select is of the maps: give --maps too")
+    of_test = take(TestOptions, options)
+    data = _given(options, of_test, chosen)
     inverter = load_inverter(model)
-    data: dict[str, Any] = {
-        name: None if given[name] is None else open_results(given.pop(name))
-        for name in ("maps", "test", "training", "truth")
-    }
+    conditions: dict[str, Any] = {"band_dim": of_test.band_dim, "tolerance": of_test.tolerance}
+    if data["test"] is not None:
+        data["test"] = of_test.noisy(inverter.model_, data["test"])
+        conditions = of_test.conditions(inverter.model_, data["test"])
+    if title is not None:
+        conditions["title"] = title
+    for finding in write_report(output, inverter, **data, **conditions):
+        click.echo(_told(finding))
+    tell_written((output,))
+
+
+def _given(options: dict[str, Any], of_test: TestOptions, chosen: tuple[str, ...]) -> dict[str, Any]:
+    """What a report is given beside the model, by place or by name, opened; None where it is not."""
+    from ..figures import open_results
+
+    for name in ("maps", "test"):
+        placed, named = options.pop(f"{name}_given"), options[name]
+        if placed is not None and named is not None:
+            raise ValueError(f"{name} are given twice, {placed} and --{name} {named}: leave one out")
+        options[name] = named or placed
+    for wanted, what, value in (
+        ("test", "--noise is that of the test spectra", of_test.noise),
+        ("test", "--add-noise is that of the test spectra", of_test.add_noise),
+        ("maps", "--truth is drawn beside maps", options["truth"]),
+        ("maps", "--select is of the maps", chosen or None),
+    ):
+        if value is not None and options[wanted] is None:
+            raise ValueError(f"{what}: give --{wanted} too")
+    data = {name: None if path is None else open_results(path) for name, path in options.items()}
     if data["maps"] is not None:
         data["maps"] = picked(data["maps"], chosen)
     if data["truth"] is not None:
         data["truth"] = picked(data["truth"], chosen, all_of_them=False)
-    options: dict[str, Any] = {"band_dim": given["band_dim"], "tolerance": given["tolerance"]}
-    if data["test"] is not None:
-        data["test"] = _noisy(data["test"], add_noise, inverter, options["band_dim"])
-    if noise is not None:
-        options["noise"] = _noise(noise, data["test"], inverter, options["band_dim"])
-    if title is not None:
-        options["title"] = title
-    for finding in write_report(output, inverter, **data, **options):
-        click.echo(_told(finding))
-    tell_written((output,))
+    return data
 
 
 def _told(finding: Finding) -> str:
     return f"{'Beware' if finding.serious else 'Note'}: {finding.title}. {finding.what} {finding.todo}"
 
 
-def _noise(noise: str | None, data: Any, inverter: Any, band_dim: str | None) -> Any:
-    """The noise as ``evaluate`` takes it: with the band dimension of the test set."""
-    from .options import noise_of, read_noise
+def with_noise(data: xr.Dataset, noise: str | None, spectra: str | None, band_dim: str | None, seed: int) -> xr.Dataset:
+    """The data with a draw of the noise of ``--add-noise`` on every spectrum, or as they are without it."""
+    if noise is None:
+        return data
+    from ..nuisance import Noise, apply
 
-    return noise_of(read_noise(noise), data, *_spectra_of(inverter.model_, data, band_dim))
-
-
-def _noisy(data: Any, noise: str | None, inverter: Any, band_dim: str | None) -> Any:
-    """A test set with the noise of ``--add-noise`` drawn onto its spectra."""
-    return with_noise(data, noise, *_spectra_of(inverter.model_, data, band_dim), seed=1)
-
-
-def _spectra_of(model: Any, data: Any, band_dim: str | None) -> tuple[str | None, str | None]:
-    """Name and band dimension of the spectra of a test set, as those of training where nothing else tells."""
-    name, dim = model.spectra_name, model.bands.dim
-    own = dim if model.bands.wavelength is None and dim in data.dims else None
-    return name if name in data.data_vars else None, band_dim or own
+    deviation = noise_by_band(read_noise(noise), data, spectra, band_dim)
+    return apply(data, Noise(white=deviation), seed=seed, spectra=spectra, band_dim=band_dim, rechunk="auto")

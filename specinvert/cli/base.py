@@ -1,32 +1,127 @@
-"""What all commands share: verbosity, one line for bad input, exit codes, and how a run is stopped."""
+"""What all commands share: what they say on stderr, one line for bad input, exit codes, and how a run is stopped."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
+import sys
 import threading
-import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
 from ..interrupts import EXIT_CODE, leave
-from .console import Console
-
-if TYPE_CHECKING:
-    from ..io.writing import BlockProgress
+from ..progress import ProgressBars
 
 INTERRUPTED, TERMINATED = EXIT_CODE, 143
 """Exit codes after Ctrl-C and SIGTERM, as shells have them."""
 _CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
+"""What NumPy says of a full disk: it gives no errno, and so no other way to tell."""
 WRITTEN = frozenset({"output", "plot", "checkpoint", "best"})
 """Parameters of commands that name files to write."""
+
+
+class Console:
+    """Stderr of one run of the command, in whole lines; ``level`` is 0, more with ``-v``, less with ``-q``."""
+
+    def __init__(self) -> None:
+        self.level = 0
+        self._bars: ProgressBars | None = None
+        self._lock = threading.RLock()
+        self._told: set[str] = set()
+        self._listening = False
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the progress."""
+        line = " ".join(text.split())
+        with self._lock:
+            if self._bars is None:
+                click.echo(line, err=True)
+            else:
+                self._bars.say(line)
+
+    def note(self, text: str) -> None:
+        """A line on what is being done, unless quiet."""
+        if self.level >= 0:
+            self.say(text)
+
+    def warn(self, text: str) -> None:
+        """A warning, once, unless quiet."""
+        if self.level >= 0 and text not in self._told:
+            self._told.add(text)
+            self.say(f"Warning: {text}")
+
+    @contextmanager
+    def progress(self, stop: threading.Event) -> Iterator[ProgressBars]:
+        """How far the work is: bars on a terminal, lines with ``-v`` elsewhere, nothing when quiet."""
+        terminal = sys.stderr.isatty()
+        drawn = terminal and self.level >= 0
+        with ProgressBars(None if drawn else self._hear, stop) as bars:
+            self._bars = bars if drawn else None
+            try:
+                yield bars
+            finally:
+                self._bars = None
+
+    def _hear(self, line: str) -> None:
+        if self.level > 0:
+            self.say(line)
+
+    def set_level(self, level: int) -> None:
+        """Verbosity, also that of the package's loggers while the console listens to them."""
+        self.level = level
+        if not self._listening:
+            return
+        levels = {0: logging.WARNING, 1: logging.INFO}
+        logging.getLogger("specinvert").setLevel(
+            logging.ERROR if level < 0 else levels.get(level, logging.DEBUG),
+        )
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Python's warnings and the package's log records come here meanwhile."""
+        logger = logging.getLogger("specinvert")
+        earlier = logger.level
+        handler = _Handler(self)
+        logger.addHandler(handler)
+        self._listening = True
+        self.set_level(self.level)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                for category in (PendingDeprecationWarning, DeprecationWarning):
+                    warnings.filterwarnings("ignore", category=category)
+                warnings.filterwarnings("ignore", message="numpy.ndarray size changed")  # as NumPy itself ignores it
+                warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
+                yield
+        finally:
+            self._listening = False
+            logger.removeHandler(handler)
+            logger.setLevel(earlier)
+
+
+class _Handler(logging.Handler):
+    """Log records as lines of the console."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+
+    def emit(self, record: Any) -> None:
+        """Warnings are told once; what is less or more, as it is."""
+        text = record.getMessage()
+        if record.levelno == logging.WARNING:
+            self.console.warn(text)
+        else:
+            self.console.say(text)
 
 
 @dataclass
@@ -137,7 +232,7 @@ class Group(click.Group):
                 text = f"no space is left where the result is written, or a limit is reached: {text} bytes"
             command = self.commands.get(str(ctx.invoked_subcommand))
             raise click.ClickException(text if command is None else in_options(text, command)) from error
-        except RuntimeError as error:
+        except RuntimeError as error:  # netCDF4 has no error of its own
             if not str(error).startswith("NetCDF"):
                 raise
             raise click.ClickException(f"a netCDF file is damaged: {error}") from error
@@ -200,9 +295,6 @@ def _signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-BAR = 20
-
-
 @contextmanager
 def cluster(address: str | None) -> Iterator[None]:
     """A dask cluster to work on, where an address is given."""
@@ -218,51 +310,10 @@ def cluster(address: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def em_progress(session: Session, max_iter: int) -> Iterator[Callable[[str, int, float], None]]:
-    """Tells how far EM is; stops threads that still fit when the run is interrupted."""
-    started: dict[str, tuple[float, int]] = {}
-
-    def progress(label: str, iteration: int, log_likelihood: float) -> None:
-        if session.stopped.is_set():
-            raise KeyboardInterrupt
-        begun, first = started.setdefault(label, (time.monotonic(), iteration))
-        done = iteration + 1
-        left = ""
-        if iteration > first:
-            seconds = (time.monotonic() - begun) / (iteration - first) * (max_iter - done)
-            left = f", at most {duration(seconds)} left"
-        text = f"EM, {label}: iteration {done} of {max_iter}, log-likelihood {log_likelihood:.6g}{left}"
-        session.console.progress(text, last=done == max_iter)
-
-    yield progress
-    session.console.clear()
-
-
-@contextmanager
-def block_progress(session: Session) -> Iterator[Callable[[BlockProgress], None]]:
-    """Tells how many pixels are done, their rate and the time left."""
-
-    def progress(state: BlockProgress) -> None:
-        share = state.pixels / max(state.n_pixels, 1)
-        bar = "#" * round(BAR * share)
-        text = f"[{bar:-<{BAR}}] {share:4.0%}, block {state.blocks} of {state.n_blocks}"
-        if state.pixels_per_second > 0:
-            text += f", {state.pixels_per_second:,.0f} pixels/s, {duration(state.seconds_left)} left"
-        session.console.progress(text, last=state.blocks == state.n_blocks)
-
-    yield progress
-    session.console.clear()
-
-
-def duration(seconds: float) -> str:
-    """Seconds as ``42 s``, ``3:05 min`` or ``2:10:00 h``."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}:{rest:02d} min"
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
+def working(session: Session, scheduler: str | None = None) -> Iterator[ProgressBars]:
+    """Long work, on a dask cluster where an address is given, with bars; threads end where the run is interrupted."""
+    with cluster(scheduler), session.console.progress(session.stopped) as bars:
+        yield bars
 
 
 def kept_by(checkpoint: Path | None, result: str, run: str, content: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from .options import FILE, Names
+from .values import is_number
 
 NOT_KEPT = frozenset({"config", "dry_run", "resume", "scheduler", "help"})
 """Options that say how a run is done, not what comes out."""
@@ -98,8 +99,8 @@ def read_config(path: Path, command: click.Command) -> dict[str, Any]:
         raise ValueError(f"{path}: not a readable TOML file: {error}") from error
     name = str(command.name)
     if content.get("command", name) != name or name not in content:
-        found = content.get("command", "no command")
-        raise ValueError(f"{path}: holds no options of {name!r}, but of {found!r}; they stand in a table [{name}]")
+        other = content.get("command", "no command")
+        raise ValueError(f"{path}: holds no options of {name!r}, but of {other!r}; they stand in a table [{name}]")
     strange = sorted(set(content) - {"version", "command", name})
     if strange or not isinstance(content[name], dict):
         raise ValueError(f"{path}: unknown key {(strange or [name])[0]!r}; options stand in a table [{name}]")
@@ -120,8 +121,8 @@ def read_config(path: Path, command: click.Command) -> dict[str, Any]:
 
 def _nearest(key: str, known: list[str]) -> str:
     """The keys that somebody who wrote this one may have meant."""
-    found = get_close_matches(key.lower().replace("-", "_"), known, n=1)
-    return f"did you mean {found[0]!r}?" if found else f"there are {', '.join(known)}"
+    nearest = get_close_matches(key.lower().replace("-", "_"), known, n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(known)}"
 
 
 def toml_value(value: Any) -> str:
@@ -176,14 +177,10 @@ def _moved(param: click.Parameter, value: Any, move: Move) -> Any:
 
 
 def _file_or_number(text: str, move: Move) -> str:
-    from .options import is_number
-
     return text if is_number(text) else move(text)
 
 
 def _known(text: str, move: Move) -> str:
-    from .options import is_number
-
     name, equals, value = text.partition("=")
     numbers = all(is_number(part) for part in value.split(":"))
     return text if numbers else f"{name}{equals}{move(value)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .base import Command, Session, em_progress
+from .base import Command, Session, working
 from .options import FILE
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def demo(output: Path) -> None:
     specinvert demo -o my_demo
     """
     session = Session.current()
-    with em_progress(session, SETTINGS["max_iter"]) as progress:
-        result = run_demo(output, say=session.console.note, progress=progress)
+    with working(session) as bars:
+        result = run_demo(output, say=session.console.note, progress=bars.training(SETTINGS["max_iter"]))
     titles = [f"L_w = {n}" for n in (0, N_LATENT)]
     for measure, form, about in (
         ("nrmse", "10.3f", "NRMSE on the scene"),

@@ -7,18 +7,20 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .base import duration
-from .options import each_array
+from ..progress import duration
+from .values import each_array
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from ..cubes import Lookup
+    from ..inverter import GLLiMInverter
     from .training import Preparation
 
 PIXELS, SAMPLES, SAMPLES_PER_COMPONENT = 2048, 500, 20
@@ -38,7 +40,6 @@ def describe_inversion(
     inverter: Any,
     cube: xr.DataArray,
     maps: xr.Dataset,
-    given: Mapping[str, Any],
     options: Mapping[str, Any],
     output: Path,
     compression: int,
@@ -46,7 +47,7 @@ def describe_inversion(
     """Check what ``invert`` would do by inverting and writing a window of the cube, and tell what it would take.
 
     The window is in the middle; the maps of it go to a temporary folder that is removed. ``maps`` are the lazy ones of
-    the whole cube, ``given`` and ``options`` the arguments of ``GLLiMInverter.invert``.
+    the whole cube, ``options`` the arguments of ``GLLiMInverter.invert``.
     """
     from ..cubes import find_band_dim
     from ..gllim.em import available_cpus
@@ -59,7 +60,7 @@ def describe_inversion(
     spectrum, result = cube.nbytes / max(pixels, 1), maps.nbytes / max(pixels, 1)
     threads = min(n_blocks, available_cpus())
     held = block * (COPIES * spectrum + result)
-    rate, window = _rate(inverter, cube, sizes, given, options, output, compression)
+    rate, window = _rate(inverter, cube, sizes, options, output, compression)
     seconds = pixels / (rate * threads)
     return "\n".join(
         [
@@ -115,22 +116,12 @@ def describe_orthorectification(
     )
 
 
-def describe_training(
-    inverter: Any,
-    data: xr.Dataset,
-    preparation: Preparation,
-    choice: tuple[list[str] | None, str | None],
-    options: Mapping[str, Any],
-    output: Path,
-) -> str:
-    """Check what ``train`` would do by a few iterations on some of the samples, and tell what it would take.
-
-    ``choice`` names parameters and weights, ``options`` go to ``fit``.
-    """
+def describe_training(inverter: GLLiMInverter, data: xr.Dataset, preparation: Preparation, output: Path) -> str:
+    """Check what ``train`` would do by a few iterations on some of the samples, and tell what it would take."""
     from ..cubes import find_band_dim, find_spectra
     from ..gllim import LEAST_HELD_OUT
     from ..gllim.em import available_cpus
-    from ..inverter import KEPT
+    from ..inverter import KEPT, read_settings
 
     spectra, band_dim = preparation.spectra, preparation.band_dim
     array = find_spectra(data, spectra, band_dim)
@@ -138,17 +129,17 @@ def describe_training(
     count = prod(sizes.values())
     part = _thinned(data, sizes, max(SAMPLES, SAMPLES_PER_COMPONENT * inverter.n_components)).load()
     prepared, noise = preparation.apply(part)
-    found = find_spectra(prepared, spectra, band_dim)
-    used = prod(size for name, size in found.sizes.items() if name in sizes)
-    latents = _latents(inverter)
-    arguments = (prepared, spectra, choice[0], band_dim, choice[1], noise)
-    seconds, fitted = _fit_seconds(inverter, arguments, options, latents[-1])
+    array_used = find_spectra(prepared, spectra, band_dim)
+    used = prod(size for name, size in array_used.sizes.items() if name in sizes)
+    bands = array_used.sizes[find_band_dim(array_used, band_dim)]
+    latents = read_settings(inverter).latent_dimensions(bands)
+    seconds, fitted = _fit_seconds(inverter, latents[-1], prepared, {"noise": noise, **preparation.reading})
     start, iteration = (measured * count / used for measured in seconds)
     members = -(-inverter.n_ensemble // available_cpus())
     runs = members * inverter.n_init * len(latents)
     total = runs * (start + inverter.max_iter * iteration)
-    model, bands = fitted.model_, found.sizes[fitted.model_.bands.dim]
-    held = count * (bands * max(found.dtype.itemsize, 4) + 8 * (len(model.names) + 1))
+    model = fitted.model_
+    held = count * (bands * max(array_used.dtype.itemsize, 4) + 8 * (len(model.names) + 1))
     theta = fitted.parameters_
     member = inverter.n_components * sum(getattr(theta, name).nbytes for name in ARRAYS) / theta.n_components
     kept = 0 if model.held_out is None else 4 * bands * min(KEPT, max(LEAST_HELD_OUT, count // 10))
@@ -177,14 +168,6 @@ def open_training(path: Path) -> xr.Dataset:
     return open_group(path)
 
 
-def _latents(inverter: Any) -> list[int]:
-    """Numbers of latent dimensions to be tried, the largest last."""
-    if inverter.n_latent != "bic":
-        return [int(inverter.n_latent)]
-    most = inverter.max_latent
-    return list(range(most + 1)) if isinstance(most, int) else sorted(most)
-
-
 def _thinned(data: xr.Dataset, sizes: Mapping[Any, int], wanted: int) -> xr.Dataset:
     """Evenly spaced samples along the longest dimension, so that about ``wanted`` are left."""
     longest = max(sizes, key=lambda name: sizes[name])
@@ -193,18 +176,16 @@ def _thinned(data: xr.Dataset, sizes: Mapping[Any, int], wanted: int) -> xr.Data
 
 
 def _fit_seconds(
-    inverter: Any, data: tuple[Any, ...], options: Mapping[str, Any], n_latent: int
-) -> tuple[tuple[float, float], Any]:
+    inverter: GLLiMInverter, n_latent: int, training: xr.Dataset, options: Mapping[str, Any]
+) -> tuple[tuple[float, float], GLLiMInverter]:
     """Seconds to start and for an iteration, and the model fitted so."""
-    settings = {name: getattr(inverter, name) for name in inverter.__init__.__kwdefaults__}
-    settings |= {"max_iter": ITERATIONS, "tol": 0.0, "n_init": 1, "n_ensemble": 1}
-    short = type(inverter)(inverter.n_components, n_latent, **settings)
+    short = replace(inverter, n_latent=n_latent, max_iter=ITERATIONS, tol=0.0, n_init=1, n_ensemble=1)
     starts, iterations = [], []
     for _ in range(2):  # compiled code may be made in the first
         times = [time.perf_counter()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            short.fit(*data, **options, progress=lambda *_, times=times: times.append(time.perf_counter()))
+            short.fit(training, **options, progress=lambda *_, times=times: times.append(time.perf_counter()))
         first, *steps = [later - earlier for earlier, later in pairwise(times)]
         iterations.append(min(steps))
         starts.append(max(0.0, first - iterations[-1]))
@@ -215,7 +196,6 @@ def _rate(
     inverter: Any,
     cube: xr.DataArray,
     sizes: Mapping[Any, int],
-    given: Mapping[str, Any],
     options: Mapping[str, Any],
     output: Path,
     compression: int,
@@ -227,11 +207,11 @@ def _rate(
         start = max(0, (size - side) // 2)
         window[name] = slice(start, min(size, start + side))
     part = cube.isel(window).load()
-    there = each_array(given, lambda array: array.isel(window, missing_dims="ignore"))
+    there = each_array(options, lambda array: array.isel(window, missing_dims="ignore"))
     times = []
     for _ in range(2):  # compiled code may be made in the first
         begun = time.perf_counter()
-        maps = inverter.invert(part, **there, **options)
+        maps = inverter.invert(part, **there)
         times.append(time.perf_counter() - begun)
     _try_to_write(maps, output, compression)
     n = prod(part.sizes[name] for name in sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ import click
 
 from .base import Command, Session
 from .config import config_path, read_config
+from .inversion import CubeReading, invert
 from .options import FILE, NOISE, READER, SELECT, TRUTH, VARIABLE, Names
+from .values import each_array, noise_of, picked, read_known, read_noise
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,17 +55,7 @@ def info(file: Path, variable: str | None, reader: str | None) -> None:
 @click.option("--port", type=int, help="Port to serve at.  [default: a free one]")
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to serve at.")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in a browser.")
-def view(
-    maps: Path,
-    cube: Path | None,
-    model: Path | None,
-    noise: str | None,
-    known: tuple[str, ...],
-    chosen: tuple[str, ...],
-    port: int | None,
-    address: str,
-    browser: bool,
-) -> None:
+def view(maps: Path, port: int | None, address: str, browser: bool, **given: Any) -> None:
     """Look at MAPS in the browser, with the spectra of CUBE where it is given, until Ctrl-C.
 
     What a click computes has the noise, known parameters and bands in the settings beside the maps, MAPS.toml, which
@@ -75,11 +68,11 @@ def view(
     specinvert view series.nc --select time=2020-06-01
     """
     from ..view import open_maps, open_unread, serve
-    from .options import picked
 
-    source = open_maps(picked(open_unread(maps), chosen), maps.name)
-    spectra, conditions = spectra_and_conditions(maps, cube, model, noise, known, chosen)
-    serve(source, spectra, model, port=port, address=address, open_browser=browser, say=click.echo, **conditions)
+    source = open_maps(picked(open_unread(maps), given["chosen"]), maps.name)
+    spectra, conditions = spectra_and_conditions(maps, **given)
+    page: dict[str, Any] = {"port": port, "address": address, "open_browser": browser, "say": click.echo}
+    serve(source, spectra, given["model"], **page, **conditions)
 
 
 @click.command(cls=Command, short_help="A figure of maps with their uncertainty and flags.")
@@ -97,7 +90,6 @@ def plot(maps: Path, output: Path, truth: Path | None, parameters: list[str] | N
     """
     from ..figures import open_results, plot_results, require_figure, save_figure
     from ..io import check_target
-    from .options import picked
 
     check_target(output)
     require_figure(output)
@@ -152,24 +144,17 @@ def spectra_and_conditions(
 
     Raises what opening a cube raises, and ValueError for ``noise`` or ``known`` without cube and model.
     """
-    from ..io.reading import open_cube
-    from .options import each_array, narrow, noise_of, picked, read_known, read_noise
-
     if (noise is not None or known) and (cube is None or model is None):
         raise ValueError("--noise and --known are for the spectrum that is clicked: give CUBE and --model too")
     if cube is None:
         return None, {}
     settings = _settings(maps)
     options = {name: settings[name] for name in _PASSED_ON if name in settings}
-    band_dim = options.get("band_dim")
     same = "cube" in settings and Path(settings["cube"]).absolute() == cube.absolute()
-    reading = {name: settings.get(name) if same else None for name in ("variable", "reader")}
-    spectra = open_cube(cube, **reading)
-    if settings.get("include_bad_bands"):
-        spectra = spectra.drop_vars("good", errors="ignore")
-    ranges = settings.get("bands"), settings.get("exclude")
-    negative = settings.get("negative", "keep")
-    spectra = narrow(spectra, *ranges, good_only=False, negative=negative, drop=False, band_dim=band_dim)
+    left_out = () if same else ("variable", "reader")
+    names = [one.name for one in fields(CubeReading) if one.name in settings and one.name not in left_out]
+    reading = CubeReading(**{name: settings[name] for name in names})
+    spectra = reading.open(cube)
     origin = "as given"
     if noise is None and not known:
         noise, known = settings.get("noise"), settings.get("known", ())
@@ -177,7 +162,7 @@ def spectra_and_conditions(
     else:
         options.pop("noise_includes_training", None)
     try:
-        given = {"noise": noise_of(read_noise(noise), spectra, None, band_dim), "known": read_known(known)}
+        given = {"noise": noise_of(read_noise(noise), spectra, None, reading.band_dim), "known": read_known(known)}
     except ValueError as error:
         raise ValueError(f"{error}; give --noise and --known, or correct {config_path(maps)}") from error
     given = each_array(given, lambda array: picked(array, chosen, all_of_them=False))
@@ -186,8 +171,6 @@ def spectra_and_conditions(
 
 def _settings(maps: Path) -> dict[str, Any]:
     """The options of the inversion that made the maps, where their file is beside them and is one of ``invert``."""
-    from .inversion import invert
-
     path = config_path(maps)
     if not path.exists():
         return {}

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..cubes import EXAMPLES, OUTPUTS
-from .base import Command, Session, block_progress, cluster, require_spectra
+from .base import Command, Session, require_spectra, working
 from .config import config_option, config_text, write_config
-from .options import BAND_DIM, BANDS, DRY_RUN, EXCLUDE, FILE, NOISE, READER, SCHEDULER, TOLERANCE, VARIABLE, Names
+from .options import (
+    BAND_DIM,
+    BANDS,
+    DRY_RUN,
+    EXCLUDE,
+    FILE,
+    NOISE,
+    READER,
+    SCHEDULER,
+    TOLERANCE,
+    VARIABLE,
+    Names,
+    take,
+)
+from .values import narrow, noise_of, read_known, read_noise
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,6 +35,54 @@ RESUME = click.option("--resume", is_flag=True, help="Go on with the blocks that
 COMPRESSION = click.option(
     "--compression", type=click.IntRange(0, 9), default=0, show_default=True, help="Deflate level of a netCDF file."
 )
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How maps are written."""
+
+    compression: int
+    resume: bool
+    scheduler: str | None = None
+
+    def save(self, maps: xr.Dataset, output: Path, text: str) -> None:
+        """Write maps block by block, and the ``text`` of the options beside them."""
+        from ..io.writing import save_maps
+
+        session = Session.current()
+        with working(session, self.scheduler) as bars:
+            save_maps(
+                *(maps, output),
+                resume=self.resume,
+                progress=bars.blocks,
+                compression=self.compression,
+                history=session.command_line,
+            )
+        write_config(text, output)
+        click.echo(f"wrote {output}")
+
+
+@dataclass(frozen=True)
+class CubeReading:
+    """How spectra are read from the file of a cube; the defaults are those of the options."""
+
+    variable: str | None = None
+    reader: str | None = None
+    band_dim: str | None = None
+    bands: str | None = None
+    exclude: str | None = None
+    include_bad_bands: bool = False
+    negative: str = "keep"
+
+    def open(self, cube: Path) -> Any:
+        """The spectra, those bands missing that are not to be used."""
+        from ..io.reading import open_cube
+
+        spectra = open_cube(cube, variable=self.variable, reader=self.reader)
+        if self.include_bad_bands:
+            spectra = spectra.drop_vars("good", errors="ignore")
+        how = {"negative": self.negative, "band_dim": self.band_dim}
+        return narrow(spectra, self.bands, self.exclude, good_only=False, drop=False, **how)
 
 
 @click.command(cls=Command, short_help="Maps of parameters, uncertainties and flags from a cube.")
@@ -69,27 +132,7 @@ COMPRESSION = click.option(
 @RESUME
 @DRY_RUN
 @SCHEDULER
-def invert(
-    model: Path,
-    cube: Path,
-    output: Path,
-    outputs: list[str],
-    noise: str | None,
-    known: tuple[str, ...],
-    variable: str | None,
-    reader: str | None,
-    band_dim: str | None,
-    bands: str | None,
-    exclude: str | None,
-    include_bad_bands: bool,
-    negative: str,
-    orthorectify: bool,
-    compression: int,
-    resume: bool,
-    dry_run: bool,
-    scheduler: str | None,
-    **options: Any,
-) -> None:
+def invert(model: Path, cube: Path, output: Path, orthorectify: bool, dry_run: bool, **options: Any) -> None:
     """Invert CUBE with MODEL into maps of parameters, uncertainties and flags, block by block.
 
     CUBE is a product of a known sensor, netCDF, Zarr, ENVI (image or spectral library), GeoTIFF, MATLAB, CSV, or what
@@ -101,27 +144,24 @@ def invert(
     specinvert invert model.nc scene.nc -o maps.nc --known incidence=30 --resume
     """
     from ..inverter import load_inverter
-    from ..io.reading import open_cube, read_lookup
     from ..io.reading import orthorectify as to_grid
+    from ..io.reading import read_lookup
     from .dry_run import describe_inversion
-    from .options import narrow, noise_of, read_known, read_noise
 
     text = _begin(output)
+    reading, writing = take(CubeReading, options), take(Writing, options)
     inverter = load_inverter(model)
-    spectra = open_cube(require_spectra(cube), variable=variable, reader=reader)
-    if include_bad_bands:
-        spectra = spectra.drop_vars("good", errors="ignore")
-    spectra = narrow(spectra, bands, exclude, good_only=False, negative=negative, drop=False, band_dim=band_dim)
-    options |= {"outputs": outputs, "band_dim": band_dim, "rechunk": "auto"}
-    given = {"noise": noise_of(read_noise(noise), spectra, None, band_dim), "known": read_known(known)}
+    spectra = reading.open(require_spectra(cube))
+    noise, known = noise_of(read_noise(options["noise"]), spectra, None, reading.band_dim), read_known(options["known"])
+    options |= {"noise": noise, "known": known, "band_dim": reading.band_dim, "rechunk": "auto"}
     lookup = read_lookup(cube) if orthorectify else None
-    maps = inverter.invert(spectra, **given, **options)
+    maps = inverter.invert(spectra, **options)
     if lookup is not None:
         maps = to_grid(maps, lookup)
     if dry_run:
-        click.echo(describe_inversion(inverter, spectra, maps, given, options, output, compression))
+        click.echo(describe_inversion(inverter, spectra, maps, options, output, writing.compression))
         return
-    _save(maps, output, text, resume, compression, scheduler)
+    writing.save(maps, output, text)
 
 
 @click.command(cls=Command, short_help="Maps of a swath to the grid of a map.")
@@ -152,7 +192,7 @@ def orthorectify(maps: Path, swath: Path, output: Path, compression: int, resume
     if dry_run:
         click.echo(describe_orthorectification(data, lookup, made, output, compression))
         return
-    _save(made, output, text, resume, compression)
+    Writing(compression, resume).save(made, output, text)
 
 
 def _begin(output: Path) -> str:
@@ -162,25 +202,6 @@ def _begin(output: Path) -> str:
     Session.current().kept = lambda: _kept(output)
     check_target(output)
     return config_text(output)
-
-
-def _save(
-    maps: xr.Dataset, output: Path, text: str, resume: bool, compression: int, scheduler: str | None = None
-) -> None:
-    """Write maps block by block, and the ``text`` of the options beside them."""
-    from ..io.writing import save_maps
-
-    session = Session.current()
-    with cluster(scheduler), block_progress(session) as progress:
-        save_maps(
-            *(maps, output),
-            resume=resume,
-            progress=progress,
-            compression=compression,
-            history=session.command_line,
-        )
-    write_config(text, output)
-    click.echo(f"wrote {output}")
 
 
 def _kept(output: Path) -> str:

@@ -1,24 +1,20 @@
-"""Options that several commands have, and the types of their values.
-
-Values of options that are more than a number or a name: ranges, transforms, nuisances, noise, known parameters."""
+"""Options that several commands have, those of settings among them, and the types of their values."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray as xr
-
-    from ..nuisance import Nuisance
-
+from ..settings import InverterSettings, Setting, settings_of
+from .values import read_transforms
 
 FILE = click.Path(path_type=Path)
+T = TypeVar("T")
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
@@ -48,19 +44,63 @@ class Integers(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is not a list of whole numbers, such as 10,20,50", param, ctx)
 
 
-class Latent(click.ParamType):  # type: ignore[type-arg]
-    """A number of latent dimensions, or bic."""
+class IntegerOr(click.ParamType):  # type: ignore[type-arg]
+    """A whole number, or a word."""
 
-    name = "INTEGER|bic"
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.name = f"INTEGER|{word}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         """An integer, or the word itself."""
-        if value == "bic":
-            return "bic"
+        if value == self.word:
+            return self.word
         try:
             return int(value)
         except ValueError:
-            self.fail(f"{value!r} is neither an integer nor 'bic'", param, ctx)
+            self.fail(f"{value!r} is neither an integer nor {self.word!r}", param, ctx)
+
+
+def grouped(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in this order in the help."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def take(kind: Callable[..., T], options: dict[str, Any]) -> T:
+    """The dataclass of the options that its fields name, which are taken out of ``options``."""
+    return kind(**{one.name: options.pop(one.name) for one in fields(kind)})  # type: ignore[arg-type]
+
+
+OFFERED = {name: one for name, one in settings_of(InverterSettings).items() if one.option}
+"""Settings that are options of ``train``."""
+GRID = ("n_components", "n_latent", "max_latent", "n_ensemble")
+"""Those of them that are none of ``select``."""
+
+
+def setting_option(one: Setting) -> Decorator:
+    """The option of a setting; what is wrong with its value may show only when it becomes the setting."""
+    accepted, name = one.accepted, one.option.removeprefix("--")
+    if accepted.kind is bool:
+        return click.option(f"--{name}/--no-{name}", default=one.default, help=one.help)
+    kind: Any = accepted.kind
+    if accepted.names:
+        kind = click.Choice(accepted.names) if kind is str else IntegerOr(*accepted.names)
+    return click.option(one.option, type=kind, default=one.default, show_default=True, help=one.help)
+
+
+def given_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of ``GLLiMInverter``, taken out of the options of a command."""
+    names = {name: one.option.removeprefix("--").replace("-", "_") for name, one in OFFERED.items()}
+    settings = {name: options.pop(option) for name, option in names.items() if option in options}
+    settings["sigma_blocks"] = "auto" if settings["sigma"] == "block" else None
+    settings["transforms"] = read_transforms(options.pop("transform"))
+    return settings | {"random_state": options.pop("seed")}
 
 
 SCHEDULER = click.option(
@@ -86,18 +126,40 @@ SPECTRA = click.option(
 )
 PARAMETERS = click.option("--parameters", type=Names(), help="Parameters to retrieve.  [default: all]")
 WEIGHTS = click.option("--weights", help="Variable that holds the samples' weights.")
-SIGMA = click.option(
-    "--sigma",
-    type=click.Choice(["iso", "diag", "block", "full"]),
-    default="iso",
-    show_default=True,
-    help="Noise; block finds bands of correlated noise.",
+TRAINING = grouped(
+    SPECTRA,
+    PARAMETERS,
+    BAND_DIM,
+    WEIGHTS,
+    click.option(
+        "--sensor",
+        type=FILE,
+        help="Cube with band widths, or CSV of wavelength and fwhm, to whose bands the spectra are averaged first.",
+    ),
+    BANDS,
+    EXCLUDE,
+    click.option(
+        "--noise",
+        metavar="NUMBER|FILE",
+        help="Add noise of this standard deviation, in units of the spectra; or a file of one a band.",
+    ),
+    click.option(
+        "--nuisance",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Add gain=0.02, discrepancy=0.01,length_scale=80, thin_cloud=0.5...; repeat it, the first acts first.",
+    ),
+    click.option(
+        "--transform",
+        metavar="NAME=KIND",
+        multiple=True,
+        help="Keep a parameter in its bounds: lai=sqrt, size=log, ice=logit:0:1, a+b+c=ilr; repeat it.",
+    ),
+    click.option("--drop-missing/--no-drop-missing", help="Leave out samples with NaN."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of starts, noise and nuisances."),
+    SCHEDULER,
 )
-N_INIT = click.option("--n-init", type=int, default=1, show_default=True, help="Starts to try.")
-MAX_ITER = click.option("--max-iter", type=int, default=100, show_default=True, help="Most iterations of EM.")
-TOL = click.option(
-    "--tol", type=float, default=1e-4, show_default=True, help="Least gain of an iteration, nats a sample."
-)
+"""Of what is trained on, and under which conditions."""
 TABLE = click.option("-o", "--output", type=FILE, help="Table to write (.csv).")
 TRUTH = click.option("--truth", type=FILE, help="File of true maps on the same grid, drawn beside the estimates.")
 VARIABLE = click.option("--variable", help="Variable that holds the spectra, in a file of several.")
@@ -113,321 +175,3 @@ SELECT = click.option(
     help="One entry of a further dimension: time=2020-06-01, depth=0.5 (the nearest), or its number from 0 where the "
     "dimension has no coordinate; repeat it.",
 )
-
-
-_RANGE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*-\s*(\d+(?:\.\d*)?)\s*")
-
-
-def number(text: str) -> float | None:
-    """The number that a text is, or None."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def is_number(text: str) -> bool:
-    """Whether the text is a number."""
-    return number(text) is not None
-
-
-def read_ranges(option: str, text: str | None) -> list[tuple[float, float]] | None:
-    """Ranges in nm of ``"1350-1450,1800-1950"``; ValueError where one is malformed."""
-    if text is None:
-        return None
-    ranges = []
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{option} {text!r}: {part!r} is no range, write low-high in nm, as 1350-1450,1800-1950")
-        low, high = float(match[1]), float(match[2])
-        if low >= high:
-            raise ValueError(f"{option} {text!r}: {part!r} is empty, write the lower end first, as {high:g}-{low:g}")
-        ranges.append((low, high))
-    return ranges
-
-
-def narrow(data: Any, bands: str | None, exclude: str | None, **options: Any) -> Any:
-    """The data with the bands that ``--bands`` and ``--exclude`` leave; ``options`` of ``select_bands``."""
-    from ..cubes import select_bands
-
-    keep, out = read_ranges("--bands", bands), read_ranges("--exclude", exclude)
-    if keep is None and out is None and options.get("negative", "keep") == "keep":
-        return data
-    return select_bands(data, keep=keep, exclude=out or (), **options)
-
-
-def read_transforms(items: Iterable[str]) -> dict[Any, Any] | None:
-    """Transforms of ``lai=sqrt``, ``ice=logit:0:1``, ``a+b+c=ilr``, as ``GLLiMInverter`` takes them."""
-    found: dict[Any, Any] = {}
-    for item in items:
-        name, equals, value = item.rpartition("=")
-        if not equals or not name or not value:
-            raise ValueError(f"--transform {item!r}: write NAME=TRANSFORM, as in lai=sqrt, ice=logit:0:1, a+b+c=ilr")
-        parts = tuple(name.split("+"))
-        key: Any = parts if len(parts) > 1 else name
-        if key in found:
-            raise ValueError(f"--transform: {name!r} has two transforms, keep one")
-        kind, *bounds = value.split(":")
-        numbers = [number(bound) for bound in bounds]
-        if None in numbers:
-            raise ValueError(f"--transform {item!r}: bounds are numbers, as in ice=logit:0:1")
-        found[key] = (kind, *numbers) if numbers else kind
-    return found or None
-
-
-def nuisance_kinds() -> dict[str, type[Nuisance]]:
-    """Nuisance models by their name on the command line, such as ``thin_cloud``."""
-    from .. import nuisance
-
-    kinds = [getattr(nuisance, name) for name in nuisance.__all__ if name not in ("Nuisance", "Chain")]
-    models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, nuisance.Nuisance)]
-    return {re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in models}
-
-
-def read_nuisances(items: Iterable[str]) -> Any:
-    """Nuisances of ``gain=0.02``, ``thin_cloud=0.5,damping=0.7``, ``background=soil.nc,fraction=0:0.3``, in a chain.
-
-    None without any. The value after the name is the model's first argument, ranges are ``low:high``.
-    """
-    import inspect
-
-    from ..nuisance import Chain
-
-    kinds = nuisance_kinds()
-    steps = []
-    for item in items:
-        first, *rest = item.split(",")
-        name, equals, value = first.partition("=")
-        if name not in kinds:
-            raise ValueError(f"--nuisance {item!r}: no nuisance is called {name!r}; there are {', '.join(kinds)}")
-        accepted = list(inspect.signature(kinds[name]).parameters)
-        given = {accepted[0]: value} if equals else {}
-        for part in rest:
-            key, equals, value = part.partition("=")
-            if not equals or key not in accepted or key in given:
-                raise ValueError(f"--nuisance {item!r}: {part!r} must be KEY=VALUE, KEY one of {', '.join(accepted)}")
-            given[key] = value
-        arguments = {key: _nuisance_value(name, key, value) for key, value in given.items()}
-        needed = [p.name for p in inspect.signature(kinds[name]).parameters.values() if p.default is p.empty]
-        if missing := [key for key in needed if key not in arguments]:
-            example = f"{name}=VALUE" if missing[0] == accepted[0] else f"{item},{missing[0]}=VALUE"
-            raise ValueError(f"--nuisance {item!r}: {missing[0]} is missing, write {example}")
-        try:
-            steps.append(kinds[name](**arguments))
-        except TypeError as error:
-            text = [f"{key}={value}" for key, value in given.items() if not is_number(value)]
-            raise ValueError(f"--nuisance {item!r}: {', '.join(text) or error} is no number") from error
-    return Chain(steps) if steps else None
-
-
-def _nuisance_value(name: str, key: str, text: str) -> Any:
-    if name == "background" and key == "spectra":
-        from ..cubes import find_spectra
-        from ..io.reading import open_dataset
-
-        return find_spectra(open_dataset(text), None, None)
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    numbers = [number(part) for part in text.split(":")]
-    if None in numbers:
-        return text
-    return numbers[0] if len(numbers) == 1 else tuple(numbers)
-
-
-def read_known(items: Iterable[str]) -> dict[str, Any] | None:
-    """Known parameters of ``NAME=VALUE``, ``NAME=LOW:HIGH`` or ``NAME=FILE``, as ``invert(known=)`` takes them."""
-    found: dict[str, Any] = {}
-    for item in items:
-        name, equals, text = item.partition("=")
-        if not equals or not name or not text:
-            raise ValueError(f"--known {item!r}: write NAME=VALUE, NAME=LOW:HIGH or NAME=FILE")
-        if name in found:
-            raise ValueError(f"--known: {name!r} is given twice, keep one")
-        ends = [number(part) for part in text.split(":")]
-        if len(ends) <= 2 and None not in ends:
-            found[name] = ends[0] if len(ends) == 1 else tuple(ends)
-        elif Path(text).exists():
-            found[name] = _only_variable(text, name)
-        else:
-            raise ValueError(f"--known {item!r}: {text!r} is neither a number, nor LOW:HIGH, nor a file that exists")
-    return found or None
-
-
-def read_entries(items: Iterable[str]) -> dict[str, str]:
-    """Entries of dimensions by ``DIM=VALUE``, as :func:`specinvert.figures.results.pick` takes them."""
-    found: dict[str, str] = {}
-    for item in items:
-        dim, equals, text = (part.strip() for part in item.partition("="))
-        if not dim or not equals or not text:
-            raise ValueError(f"--select: {item!r} must be DIM=VALUE, as time=2020-06-01 or depth=0.5")
-        if dim in found:
-            raise ValueError(f"--select: {dim!r} is given twice, keep one")
-        found[dim] = text
-    return found
-
-
-def picked(data: Any, chosen: Iterable[str], all_of_them: bool = True) -> Any:
-    """The data at the entries that ``--select`` names; what it names and the data lack may be an error."""
-    from ..figures import pick
-
-    try:
-        return pick(data, read_entries(chosen), all_of_them)
-    except ValueError as error:
-        raise ValueError(f"--select: {str(error).removeprefix('--select: ')}") from error
-
-
-def each_array(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The value with every labelled array in it changed: in the values of mappings, and in tuples."""
-    if isinstance(value, Mapping):
-        return {name: each_array(part, change) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(each_array(part, change) for part in value)
-    return change(value) if hasattr(value, "isel") else value
-
-
-def read_noise(text: str | None) -> Any:
-    """Standard deviations that ``--noise`` gives: a number, one a band (D,) or a DataArray, with wavelengths if known.
-
-    A .csv, .tsv or .txt file has one column of numbers, or two, the wavelengths first or named so; other files are
-    netCDF with one variable, or one called ``noise``.
-    """
-    if text is None:
-        return None
-    value = number(text)
-    if value is not None:
-        return value
-    path = Path(text)
-    if not text or not path.exists():
-        raise ValueError(f"--noise {text!r} is neither a number nor a file that exists")
-    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        return _noise_table(path)
-    return _only_variable(text, "noise")
-
-
-def noise_of(noise: Any, data: xr.DataArray | xr.Dataset, spectra: str | None, band_dim: str | None) -> Any:
-    """The noise with its band dimension named as that of the data."""
-    if not _has_dims(noise):
-        return noise
-    from ..cubes import find_band_dim, wavelength_coordinate
-
-    dim = _band_dim(data, spectra, band_dim)
-    if dim in noise.dims:
-        return noise
-    if noise.ndim == 1 and wavelength_coordinate(noise, noise.dims[0]) is None:
-        return noise.values
-    old = find_band_dim(noise)
-    return noise.swap_dims({old: dim}) if dim in noise.coords else noise.rename({old: dim})
-
-
-def noise_by_band(noise: Any, data: xr.Dataset, spectra: str | None, band_dim: str | None) -> Any:
-    """The noise as one number a band of the data, (D,), matched by wavelength; numbers as they are."""
-    if not _has_dims(noise):
-        return noise
-    from ..cubes import describe_bands, find_spectra, match_bands
-
-    named = noise_of(noise, data, spectra, band_dim)
-    if not _has_dims(named):
-        return named
-    if named.ndim != 1:
-        raise ValueError(f"the noise of training has dimensions {named.dims}: give one standard deviation a band")
-    dim = str(named.dims[0])
-    wanted = describe_bands(find_spectra(data, spectra, band_dim), dim)
-    return named.values[match_bands(wanted, describe_bands(named, dim))]
-
-
-def open_sensor(path: Path) -> Any:
-    """A sensor as ``resample`` takes it.
-
-    From a cube or a table of spectra, a netCDF file of wavelengths and widths or of tabulated responses, or a .csv with
-    columns wavelength and fwhm.
-    """
-    from ..cubes import RESPONSE_DIM, is_fwhm_name, is_wavelength_name
-    from ..io.reading import choose_reader, open_cube, open_group
-
-    file, reader = choose_reader(path)
-    if reader.name == "csv" or path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        table = _read_csv(path)
-        if any(is_wavelength_name(name) or is_fwhm_name(name) for name in table.columns):
-            return _sensor_table(table, path)
-    if reader.name == "netcdf":
-        data = open_group(file)
-        if RESPONSE_DIM in data.dims or all(array.ndim < 2 for array in data.data_vars.values()):
-            return data
-    return open_cube(file)
-
-
-def _sensor_table(table: pd.DataFrame, path: Path) -> xr.Dataset:
-    import xarray as xr
-
-    from ..cubes import is_fwhm_name, is_wavelength_name, listed
-
-    found = {
-        "wavelength": [c for c in table.columns if is_wavelength_name(c)],
-        "fwhm": [c for c in table.columns if is_fwhm_name(c)],
-    }
-    for wanted, columns in found.items():
-        if len(columns) != 1:
-            has = listed(table.columns)
-            raise ValueError(f"{path}: the table of a sensor needs one column {wanted!r}, it has {has}")
-    coords = {wanted: ("band", table[columns[0]].to_numpy(dtype=float)) for wanted, columns in found.items()}
-    return xr.Dataset(coords=coords)
-
-
-def _noise_table(path: Path) -> Any:
-    import xarray as xr
-
-    from ..cubes import is_wavelength_name
-
-    table = _read_csv(path)
-    if all(number(str(name)) is not None for name in table.columns):
-        table = _read_csv(path, header=None)
-    axis = [name for name in table.columns if is_wavelength_name(name)]
-    if not axis and table.shape[1] == 2 and table.columns.dtype.kind in "iu":
-        axis = [table.columns[0]]
-    rest = [name for name in table.columns if name not in axis]
-    if len(axis) > 1 or len(rest) != 1 or not all(kind.kind in "iuf" for kind in table.dtypes):
-        raise ValueError(f"{path}: noise is one column of numbers, or two of wavelengths and standard deviations")
-    values = table[rest[0]].to_numpy(dtype=float)
-    if not axis:
-        return values
-    name = str(axis[0]) if isinstance(axis[0], str) else "wavelength"
-    return xr.DataArray(values, dims="band", coords={name: ("band", table[axis[0]].to_numpy(dtype=float))})
-
-
-def _read_csv(path: Path, **options: Any) -> Any:
-    import pandas as pd
-
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
-    try:
-        return pd.read_csv(path, sep=separator, skipinitialspace=True, **options)
-    except ValueError as error:
-        raise ValueError(f"{path}: no table that can be read, as CSV in UTF-8 ({error})") from error
-
-
-def _only_variable(path: str, name: str) -> xr.DataArray:
-    """The variable of this name in a file, or its only one."""
-    from ..cubes import listed
-    from ..io.reading import open_dataset
-
-    data = open_dataset(path)
-    if name not in data.data_vars and len(data.data_vars) != 1:
-        raise ValueError(f"{path}: no variable {name!r} among several; it has {listed(data.data_vars)}")
-    array = data[name if name in data.data_vars else next(iter(data.data_vars))]
-    if array.dtype.kind not in "iuf":
-        raise ValueError(f"{path}: {name!r} must be numbers, {array.name!r} is {array.dtype}")
-    return array
-
-
-def _band_dim(data: xr.DataArray | xr.Dataset, spectra: str | None, band_dim: str | None) -> str:
-    import xarray as xr
-
-    from ..cubes import find_band_dim, find_spectra
-
-    array = find_spectra(data, spectra, band_dim) if isinstance(data, xr.Dataset) else data
-    return find_band_dim(array, band_dim)
-
-
-def _has_dims(noise: Any) -> bool:
-    """Whether this is a DataArray of more than one number."""
-    return hasattr(noise, "dims") and noise.ndim > 0

@@ -15,13 +15,13 @@ from sklearn.utils import TransformerTags, check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..settings import GLLiMSettings, documented
 from .core import Array, one_blas_thread
 from .em import (
     ArrayChunks,
     Chunk,
     FitProgress,
     Settings,
-    check_names,
     check_progress,
     check_responsibilities,
     check_weights,
@@ -29,48 +29,21 @@ from .em import (
     log_joint_density,
     train,
 )
-from .model import Constraints, GLLiMParameters, aic, bic, icl
+from .model import GLLiMParameters, aic, bic, icl
 from .posterior import ForwardTerms, Posterior, RowPosterior, posterior_blocks
-
-CONSTRAINTS = (*("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks"),)
-"""Parameters of the estimator that constrain theta."""
 
 
 def _has_latents(estimator: GLLiM) -> bool:
     return bool(estimator.n_latent)
 
 
-class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@documented
+class GLLiM(RegressorMixin, BaseEstimator, GLLiMSettings):  # type: ignore[misc]
     """Gaussian locally-linear mapping: regression from spectra to parameters, some responses left latent.
 
     Parameters
     ----------
-    n_components : K, the number of local affine maps.
-    n_latent : L_w, the number of latent dimensions; ``"bic"`` tries 0 to ``max_latent`` and keeps the least BIC.
-    max_latent : the largest L_w to try, or a sequence of them.
-    sigma : structure of the noise covariances, ``"iso"``, ``"diag"``, ``"full"`` or ``"block"``.
-    sigma_blocks : groups of bands whose noise is correlated, for ``sigma="block"``: the group of each band, D integers,
-        or lists of the bands of each group; ``"auto"`` finds them (:mod:`specinvert.gllim.em.fixing`).
-    tied_sigma : one noise covariance for all components.
-    gamma : structure of the parameters' covariances, ``"full"``, ``"diag"`` or ``"iso"``; ``"flat"`` is no prior on the
-        parameters: mixtures of regressions, whose likelihood is that of the spectra given the parameters.
-    tied_gamma : one covariance of the parameters for all components; ``"volume"`` makes their determinants equal.
-    tied_pi : all weights 1/K.
-    tied_maps : one A for all components; needs ``tied_sigma``.
-    intercept : False holds b = 0, and data are not centred for the fit.
-    fixed : parts of theta that are given, not estimated, in the user's units: ``"pi"`` (K,), ``"c"`` up to (K, L_t) and
-        ``"Gamma"`` up to (K, L_t, L_t) of the parameters, ``"Sigma"`` a variance, (D,), (D, D) or (K, D, D).
-    standardize : fit in standardised units (the result is in the user's).
-    algorithm : ``"general"``, or a variant that treats less of the latents as missing, ``"marginal"``, ``"ecm"`` or
-        ``"aecm"`` (:mod:`specinvert.gllim.em.variants`): other steps to the same maxima.
-    init : ``"kmeans"`` on the parameters (on the spectra where there are none), ``"kmeans-joint"`` on both blocks with
-        equal weight, ``"kmeans-spectra"``, ``"gmm"`` (a mixture on the parameters), a GLLiMParameters to go on from, or
-        a :class:`specinvert.gllim.em.initialize.PrincipalGrid`. A GLLiMParameters brings its own K.
-    n_init : starts to try; the greatest likelihood is kept.
-    max_iter, tol : stop after max_iter iterations, or when one gains less than tol nats a sample (0: never).
-    reg_covar : no variance falls below this share of the band's or parameter's own variance (a clip, never added).
-    latent_mean, latent_covariance : fixed moments of the latents, broadcast to (K, L_w) and (K, L_w, L_w); 0 and I.
-    random_state : seed of the starts.
+    {settings}
 
     Attributes
     ----------
@@ -91,55 +64,6 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     (True, (100,), (100, 1))
     """
 
-    def __init__(
-        self,
-        n_components: int = 5,
-        *,
-        n_latent: int | str = 0,
-        max_latent: Any = 10,
-        sigma: str = "iso",
-        tied_sigma: bool = False,
-        gamma: str = "full",
-        tied_gamma: bool | str = False,
-        tied_pi: bool = False,
-        tied_maps: bool = False,
-        intercept: bool = True,
-        sigma_blocks: Any = None,
-        fixed: Any = None,
-        algorithm: str = "general",
-        standardize: bool = True,
-        init: Any = "kmeans",
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        reg_covar: float = 1e-10,
-        latent_mean: Any = None,
-        latent_covariance: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_latent = n_latent
-        self.max_latent = max_latent
-        self.sigma = sigma
-        self.tied_sigma = tied_sigma
-        self.gamma = gamma
-        self.tied_gamma = tied_gamma
-        self.tied_pi = tied_pi
-        self.tied_maps = tied_maps
-        self.intercept = intercept
-        self.sigma_blocks = sigma_blocks
-        self.fixed = fixed
-        self.algorithm = algorithm
-        self.standardize = standardize
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.latent_mean = latent_mean
-        self.latent_covariance = latent_covariance
-        self.random_state = random_state
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = not self.n_latent
@@ -150,9 +74,7 @@ class GLLiM(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def settings(self) -> Settings:
         """The settings, checked."""
-        own = self.get_params(deep=False)
-        constraints = Constraints(**{name: own.pop(name) for name in CONSTRAINTS}, fixed=check_names(self.fixed))
-        return Settings(constraints=constraints, **own)
+        return Settings(**self.get_params(deep=False))
 
     def fit(
         self,

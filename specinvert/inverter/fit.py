@@ -1,7 +1,4 @@
-"""From a labelled training set and the settings of every member to a model with its domain.
-
-Settings are checked before any work, and kept as the model file holds them.
-"""
+"""From a labelled training set and an inverter's settings, checked before any work, to a model with its domain."""
 
 from __future__ import annotations
 
@@ -17,44 +14,33 @@ import xarray as xr
 from ..cubes import Bands, DaskChunks, TrainingChoice, TrainingSet, read_training, resample
 from ..gllim import held_out_tails
 from ..gllim.em import ColumnNames, FitProgress, Settings, Training, train, train_members
-from ..gllim.model import Constraints, GLLiMParameters
+from ..gllim.model import GLLiMParameters
 from ..io import CheckpointFile
 from ..model import Model
 from ..nuisance import Noise, Nuisance, apply
-
-CONSTRAINTS = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "sigma_blocks")
-NAMES = (
-    *("n_components", "n_latent", "max_latent", *CONSTRAINTS, "algorithm", "standardize", "init", "n_init"),
-    *("max_iter", "tol", "reg_covar", "random_state"),
-)
-"""The attributes of an inverter that one fit takes."""
+from ..settings import FitSettings, InverterSettings, check_settings, settings_of
 
 
-def read_settings(inverter: Any) -> Settings:
-    """Settings of one fit from the attributes of an inverter.
+def read_settings(inverter: InverterSettings) -> Settings:
+    """Settings of one fit from those of an inverter.
 
     Raises
     ------
     ValueError : a setting that is none of its choices or out of its range, those of committees among them.
     """
-    values = {name: plain(getattr(inverter, name)) for name in NAMES}
-    constraints = Constraints(**{name: values.pop(name) for name in CONSTRAINTS})
-    count = inverter.n_ensemble
-    if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 1:
-        raise ValueError(f"n_ensemble={count!r} must be an integer, 1 or more")
-    if not isinstance(inverter.ensemble_weights, str) or inverter.ensemble_weights not in ("equal", "evidence"):
-        raise ValueError(f"ensemble_weights={inverter.ensemble_weights!r} is not one of 'equal', 'evidence'")
-    return Settings(constraints=constraints, **values)
+    values = {name: plain(getattr(inverter, name)) for name in settings_of(FitSettings)}
+    check_settings({name: value for name, value in vars(inverter).items() if name not in values})
+    return Settings(**values)
 
 
-def stored_settings(inverter: Any) -> dict[str, Any]:
+def stored_settings(inverter: InverterSettings) -> dict[str, Any]:
     """What JSON can hold of the settings; a start that is a model and a generator of random numbers are left out."""
-    values = {name: plain(getattr(inverter, name)) for name in NAMES}
-    if isinstance(inverter.init, GLLiMParameters):
-        values["init"] = "kmeans"
+    values = {name: plain(getattr(inverter, name)) for name in settings_of(InverterSettings) if name != "transforms"}
+    if not isinstance(values["init"], str):
+        values["init"] = InverterSettings.init
     if not isinstance(values["random_state"], int | None):
         values["random_state"] = None
-    return values | {"n_ensemble": int(inverter.n_ensemble), "ensemble_weights": inverter.ensemble_weights}
+    return values
 
 
 def plain(setting: Any) -> Any:

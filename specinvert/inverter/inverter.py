@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -14,43 +14,21 @@ import xarray as xr
 
 from ..cubes import DEFAULT_OUTPUTS
 from ..gllim.em import FitProgress, check_progress, member_settings
-from ..gllim.model import GLLiMParameters
 from ..io import CheckpointFile, load_model, save_model
 from ..model import Model
+from ..settings import InverterSettings, documented
 from .explanation import recalibrated
 from .fit import TrainingOptions, fit_model, plain, read_settings, stored_settings
 from .inversion import Inversion, simulate
 
 
-class GLLiMInverter:
+@documented
+class GLLiMInverter(InverterSettings):
     """Trains on labelled simulated spectra, then turns spectra of any shape into parameters with uncertainties.
 
     Parameters
     ----------
-    n_components : K, the number of local affine maps.
-    n_latent : L_w, latent dimensions for what varies in the spectra beside the parameters; ``"bic"`` tries 0 to
-        ``max_latent`` and keeps the least BIC.
-    max_latent : largest L_w to try, or a sequence of them.
-    sigma, tied_sigma : structure of the noise, ``"iso"``, ``"diag"``, ``"block"`` or ``"full"``, and whether components
-        share it.
-    sigma_blocks : groups of bands whose noise is correlated, for ``sigma="block"``: the group of each band, lists of
-        bands, or ``"auto"`` to find them in the residuals of a first fit.
-    gamma, tied_gamma : structure of the parameters' covariance in each component, ``"full"``, ``"diag"`` or ``"iso"``,
-        and whether all share it.
-    tied_pi : all component weights 1/K.
-    transforms : of bounded or skewed parameters: ``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt",
-        ("a", "b", "c"): "ilr"}``. The model holds the transformed ones, results are in physical units, within bounds.
-    n_ensemble, ensemble_weights : a committee of so many fits from starts of their own, whose posteriors are averaged:
-        ``"equal"``, or ``"evidence"`` in proportion to the density each gives to the spectrum.
-    standardize : centre and scale the data for the fit; results are in the user's units either way.
-    algorithm : ``"general"`` EM, or a variant that treats less of the latents as missing: ``"marginal"``, ``"ecm"`` or
-        ``"aecm"``.
-    init : start of EM: ``"kmeans"`` on the parameters, ``"kmeans-joint"``, ``"kmeans-spectra"``, ``"gmm"``, or a
-        GLLiMParameters to go on from, which brings its own K.
-    n_init : starts to try, the greatest likelihood is kept.
-    max_iter, tol : stop after max_iter iterations, or when one gains less than tol nats a sample (0: never).
-    reg_covar : no variance falls below this share of the band's or parameter's own variance.
-    random_state : seed of the starts.
+    {settings}
 
     Attributes
     ----------
@@ -80,50 +58,7 @@ class GLLiMInverter:
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 50,
-        n_latent: int | str = 0,
-        *,
-        max_latent: int | Sequence[int] = 10,
-        sigma: str = "iso",
-        tied_sigma: bool = False,
-        gamma: str = "full",
-        tied_gamma: bool = False,
-        tied_pi: bool = False,
-        sigma_blocks: Any = None,
-        algorithm: str = "general",
-        transforms: Mapping[Any, Any] | None = None,
-        n_ensemble: int = 1,
-        ensemble_weights: str = "equal",
-        standardize: bool = True,
-        init: str | GLLiMParameters = "kmeans",
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        reg_covar: float = 1e-10,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_latent = n_latent
-        self.max_latent = max_latent
-        self.sigma = sigma
-        self.tied_sigma = tied_sigma
-        self.gamma = gamma
-        self.tied_gamma = tied_gamma
-        self.tied_pi = tied_pi
-        self.sigma_blocks = sigma_blocks
-        self.algorithm = algorithm
-        self.transforms = transforms
-        self.n_ensemble = n_ensemble
-        self.ensemble_weights = ensemble_weights
-        self.standardize = standardize
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.random_state = random_state
+    def __post_init__(self) -> None:
         read_settings(self)
 
     def __repr__(self) -> str:

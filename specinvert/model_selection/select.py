@@ -192,7 +192,7 @@ class _Finished:
         sources = [source for source in (job.data.source, job.held_out) if source is not None]
         data = fingerprint(*(values for source in sources for values in source.sum(moments_of).arrays()))
         self.keeper = keeper
-        self.names = [fingerprint(bytes.fromhex(data), repr(own)) for own in settings]
+        self.names = [fingerprint(bytes.fromhex(data), own.identity) for own in settings]
         keeper.begin(self.names)
 
     def load(self, number: int) -> GridCell | None:

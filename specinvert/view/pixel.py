@@ -70,8 +70,8 @@ class Given:
         if said:
             return [f"A click is computed with {', '.join(said)}{origin}."]
         if told := in_words(made_with(attrs) or {}):
-            said = "; ".join(told)
-            return [f"The maps were made with {said}; a click is computed without: start the viewer with the same."]
+            phrases = "; ".join(told)
+            return [f"The maps were made with {phrases}; a click is computed without: start the viewer with the same."]
         return ["A click is computed without noise beyond the model's and without known parameters."]
 
 

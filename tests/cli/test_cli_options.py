@@ -16,7 +16,7 @@ from forked import MAIN, Command, Starter
 from labelled import WAVELENGTHS, make_cube, make_training, make_truth
 from specinvert import load_inverter, save_maps, select_bands
 from specinvert.cli.config import toml_value
-from specinvert.cli.options import open_sensor
+from specinvert.cli.values import open_sensor
 from specinvert.model_selection import grid as grid_fits
 
 
@@ -249,6 +249,17 @@ def test_select_compare_report_and_resample_write_what_they_say(made: Path, tmp_
     with xr.open_dataset(tmp_path / "coarse.nc") as coarse:
         assert coarse["reflectance"].shape == (150, 2)
         np.testing.assert_allclose(coarse["wavelength"], [520, 700])
+
+
+def test_select_prepares_the_training_set_as_train_does(made: Path, tmp_path: Path) -> None:
+    options = ["--exclude", "600-720", "--nuisance", "gain=0.02", "--noise", "0.01", "--max-iter", "3", "--tol", "0"]
+    options += ["--gamma", "diag", "--tied-sigma", "--seed", "3"]
+    training = made / "training.nc"
+    succeed("select", training, "--components", "2", "--latent", "1", *options, "--model", tmp_path / "best.nc")
+    succeed("train", training, "--components", "2", "--latent", "1", *options, "-o", tmp_path / "model.nc")
+    best, model = (load_inverter(tmp_path / name) for name in ("best.nc", "model.nc"))
+    assert best.model_id == model.model_id
+    assert best.model_.bands.size < len(WAVELENGTHS)
 
 
 @pytest.mark.stops

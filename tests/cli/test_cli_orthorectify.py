@@ -1,8 +1,6 @@
 """``specinvert orthorectify``: from files to files, its settings, a dry run, and going on after a stop."""
 
-import contextlib
 import tomllib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from commands import listing, run, succeed
 from hdf_products import write_emit
 from specinvert import orthorectify, save_maps
 from specinvert.io.reading.swath import in_blocks
+from specinvert.progress import ProgressBars
 
 SWATH = ("downtrack", "crosstrack")
 BLOCK = "54B"
@@ -90,18 +89,14 @@ def test_a_dry_run_finds_what_would_fail(folder: Path, monkeypatch: Any, options
 def test_a_run_that_is_stopped_goes_on_to_the_same_maps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["orthorectify", folder / "maps.nc", folder / "scene.nc", "-o"]
 
-    @contextlib.contextmanager
-    def stopping(session: Any) -> Iterator[Callable[[Any], None]]:
-        def progress(state: Any) -> None:
-            assert state.n_blocks == 8
-            if state.blocks == 5:  # two are without any pixel of the swath
-                raise KeyboardInterrupt
-
-        yield progress
+    def stopping(bars: ProgressBars, state: Any) -> None:
+        assert state.n_blocks == 8
+        if state.blocks == 5:  # two are without any pixel of the swath
+            raise KeyboardInterrupt
 
     with dask.config.set({"array.chunk-size": BLOCK, "scheduler": "synchronous"}):
         with monkeypatch.context() as patched:
-            patched.setattr("specinvert.cli.inversion.block_progress", stopping)
+            patched.setattr(ProgressBars, "blocks", stopping)
             result = run(*arguments, folder / "grid.nc")
         assert result.exit_code == 130
         assert result.stderr.splitlines()[-1].endswith(

@@ -19,6 +19,7 @@ import specinvert.figures
 import specinvert.physics
 import specinvert.scores
 from specinvert.io.reading import products as readers
+from specinvert.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "specinvert"
@@ -78,7 +79,7 @@ def public_objects() -> Iterator[tuple[str, Any]]:
 
 
 def public_members(owner: type) -> list[str]:
-    return [name for name in dir(owner) if not name.startswith("_")]
+    return [name for name in dir(owner) if not name.startswith("_") and name not in SETTINGS]
 
 
 def in_reference(name: str) -> bool:

@@ -14,7 +14,6 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from specinvert.gllim import GLLiM, preset
-from specinvert.gllim.em.initialize import STARTS
 from strategies import Data, make_data
 
 NOT_ENOUGH = "10 samples of 5 outputs: no component of the default 5 holds the L_t + 2 = 7 that it needs"
@@ -176,19 +175,22 @@ def test_transform_has_no_columns_where_bic_chose_no_latents() -> None:
 BAD_SETTINGS = [
     ({"sigma": "spherical"}, r"sigma='spherical' is not one of 'full', 'diag', 'iso'"),
     ({"gamma": "block"}, r"gamma='block' is not one of 'full', 'diag', 'iso'"),
-    ({"init": "random"}, r"init='random' is not one of " + ", ".join(map(repr, STARTS)) + " or a GLLiMParameters"),
+    (
+        {"init": "random"},
+        r"init='random' is not one of 'kmeans', 'kmeans-joint', 'kmeans-spectra', 'gmm' or a GLLiMParameters",
+    ),
     ({"n_components": 0}, "n_components=0 must be an integer, 1 or more"),
     ({"n_components": 2.0}, "n_components=2.0 must be an integer, 1 or more"),
     ({"n_components": True}, "n_components=True must be an integer, 1 or more"),
     ({"n_components": "two"}, "n_components='two' must be an integer, 1 or more"),
     ({"n_components": 999}, "120 samples cannot train n_components=999 components"),
     ({"n_latent": -1}, "n_latent=-1 must be an integer, 0 or more"),
-    ({"n_latent": "aic"}, "n_latent='aic' must be an integer or 'bic'"),
+    ({"n_latent": "aic"}, "n_latent='aic' must be an integer, 0 or more, or 'bic'"),
     ({"n_latent": 6}, r"n_latent=6 is not below the 6 bands.*use sigma='full' with n_latent=0"),
-    ({"n_latent": "bic", "max_latent": "all"}, "max_latent='all' must be an integer or a sequence of them"),
+    ({"n_latent": "bic", "max_latent": "all"}, "max_latent='all' must be an integer, 0 or more, or a sequence of them"),
     ({"n_latent": "bic", "max_latent": -1}, "max_latent=-1 must be an integer, 0 or more"),
-    ({"n_latent": "bic", "max_latent": [1, 0.5]}, "max_latent=0.5 must be an integer, 0 or more"),
-    ({"n_latent": "bic", "max_latent": []}, r"max_latent=\[\] must be an integer or a sequence of them"),
+    ({"n_latent": "bic", "max_latent": [1, 0.5]}, r"max_latent=\[1, 0.5\] must be an integer, 0 or more"),
+    ({"n_latent": "bic", "max_latent": []}, r"max_latent=\[\] must be an integer, 0 or more, or a sequence of them"),
     ({"n_latent": "bic", "max_latent": [6]}, r"max_latent=\[6\] must hold integers from 0 to 5"),
     ({"n_init": 0}, "n_init=0 must be an integer, 1 or more"),
     ({"max_iter": 0}, "max_iter=0 must be an integer, 1 or more"),

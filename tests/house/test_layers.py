@@ -38,6 +38,8 @@ WINGS = (
     "gllim.mixtures",
     "gllim.model",
     "gllim.core",
+    "progress",
+    "settings",
     "interrupts",
     "_version",
 )
@@ -49,7 +51,7 @@ ALLOWED = {
     "cubes": {"numpy", "xarray", "dask", "distributed", "threadpoolctl", "lazy_loader"},
 }
 """What a layer may import besides the standard library and the layers below; other layers may import anything."""
-MOST_FILES, MOST_MODULES, MOST_LINES = 166, 15, 500
+MOST_FILES, MOST_MODULES, MOST_LINES = 168, 15, 500
 MODULES = sorted(PACKAGE.rglob("*.py"))
 Rule = Callable[[Path], Iterator[str]]
 
@@ -196,7 +198,8 @@ t = rng.normal(size=(80, 2))
 y = t @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(80, 6))
 model = GLLiM(2, n_latent=1, max_iter=5, tol=0.0, random_state=0).fit(y, t)
 assert np.abs(model.predict(y) - t).mean() < 0.2
-assert all(not name.startswith("specinvert.") or name.startswith("specinvert.gllim") for name in sys.modules)
+ours = {name for name in sys.modules if name.startswith("specinvert.") and not name.startswith("specinvert.gllim")}
+assert ours == {"specinvert.settings"}
 print("alone")
 """
 

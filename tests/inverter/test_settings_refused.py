@@ -18,7 +18,7 @@ from specinvert.nuisance import Discrepancy, Gain, Haze, Noise, Offset, ThinClou
 def test_an_inverter_refuses_a_setting_when_it_is_given(subtests: pytest.Subtests) -> None:
     for name, value, part in [
         *(("max_latent", value, "0 or more") for value in (-1, True, [0, -1], [1.5])),
-        *(("max_latent", value, "an integer or a sequence") for value in (1.5, np.nan, "three", [], None)),
+        *(("max_latent", value, "a sequence of them") for value in (1.5, np.nan, "three", [], None)),
         *(("random_state", value, "0 to 4294967295") for value in (-1, 2**32, 1.5, np.nan, True, "x", [1, 2])),
         ("ensemble_weights", np.ones(2), "'equal', 'evidence'"),
         *(("max_iter", value, "1 or more") for value in (0, True, 1.5, np.inf)),

@@ -114,11 +114,9 @@ def fit_estimator(data: Data, given: bool = True, **settings: Any) -> GLLiM:
 
 def fit_chunks(chunks: Chunk | list[Chunk], n_latent: int, given: bool = True, **settings: Any) -> Training:
     """Training on chunks, from their responsibilities where ``given``."""
-    names = ("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "sigma_blocks")
-    constraints = Constraints(**{name: settings.pop(name) for name in names if name in settings})
     first = chunks if isinstance(chunks, Chunk) else chunks[0]
     n_given = first.responsibilities.shape[1] if given and first.responsibilities is not None else None
-    settings = {"n_components": n_given or 50, "n_latent": n_latent, "constraints": constraints, **settings}
+    settings = {"n_components": n_given or 50, "n_latent": n_latent, **settings}
     return train(ArrayChunks(chunks), Settings(**settings), n_given)
 
 

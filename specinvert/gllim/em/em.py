@@ -25,7 +25,6 @@ from .variants import SWEEPS, latent_cycle, marginal_step, regression_cycle
 
 logger = logging.getLogger(__name__)
 
-ALGORITHMS = ("general", "marginal", "ecm", "aecm")
 MARGINAL = ("marginal", "ecm")
 """Algorithms whose E-step integrates the latents out."""
 Progress = Callable[[int, float], None]
@@ -35,8 +34,8 @@ Progress = Callable[[int, float], None]
 class Stopping:
     """When EM stops: after ``max_iter`` iterations, or when one gains less than ``tol`` nats a unit of weight."""
 
-    max_iter: int = 100
-    tol: float = 1e-4
+    max_iter: int
+    tol: float
 
 
 @dataclass(frozen=True)

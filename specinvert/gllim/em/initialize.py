@@ -30,7 +30,6 @@ from .statistics import Accumulator, LatentPosterior, SufficientStatistics
 
 logger = logging.getLogger(__name__)
 
-STARTS = ("kmeans", "kmeans-joint", "kmeans-spectra", "gmm")
 SAMPLE_ROWS = 50_000
 KMEANS_TRIES = 10
 _FILTERS = threading.Lock()
@@ -108,7 +107,7 @@ class FittedMixture:
 def find_start(
     name: str, n_components: int, source: ChunkSource, scaling: Scaling, variances: tuple[Array, Array], seed: int
 ) -> Start:
-    """The start of a name in :data:`STARTS`; ``variances`` of parameters and spectra in scaled units.
+    """The start of a name that the setting ``init`` may be; ``variances`` of parameters and spectra in scaled units.
 
     ``kmeans`` and ``gmm`` see the parameters, or the spectra where there are no parameters.
     """

@@ -9,8 +9,8 @@ import logging
 import numbers
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,17 +18,27 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..core import Array, fingerprint, one_blas_thread
+from ...settings import GLLiMSettings, check_settings
+from ..core import fingerprint, one_blas_thread
 from ..model import AUTO, Constraints, GLLiMParameters, Scaling, few_samples
-from .em import ALGORITHMS, Fit, Problem, State, Stopping, run_em
+from .em import Fit, Problem, State, Stopping, run_em
 from .fixing import as_array, as_covariances, check_names, find_blocks, fixed_parts
-from .initialize import STARTS, PrincipalGrid, Start, find_start, given_responsibilities
+from .initialize import PrincipalGrid, Start, find_start, given_responsibilities
 from .maximization import Fixed, Rules
 from .source import ChunkSource, DataMoments, brief, moments_of
 
 logger = logging.getLogger(__name__)
 
 FitProgress = Callable[[str, int, float], None]
+
+FIRST_SETTINGS = (
+    *("n_components", "n_latent", "max_latent", "constraints", "standardize", "init", "n_init", "max_iter", "tol"),
+    *("reg_covar", "random_state", "latent_mean", "latent_covariance", "fixed", "algorithm"),
+)
+FIRST_CONSTRAINTS = (
+    *("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks", "fixed"),
+)
+"""Settings that the first checkpoints knew, in their order, and those that were in ``constraints``."""
 
 
 class ColumnNames(NamedTuple):
@@ -57,59 +67,40 @@ class Checkpoint(ABC):
         """Keep the state of a run; ``last`` where the run ends with it."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a fit, checked; the meanings are those of :class:`specinvert.GLLiMInverter`."""
+@dataclass(eq=False, repr=False)
+class Settings(GLLiMSettings):
+    """Settings of a fit, checked; ``constraints`` are those of them that constrain theta."""
 
-    n_components: int = 50
-    n_latent: int | str = 0
-    max_latent: int | Sequence[int] = 10
-    constraints: Constraints = field(default_factory=Constraints)
-    standardize: bool = True
-    init: str | GLLiMParameters | PrincipalGrid = "kmeans"
-    n_init: int = 1
-    max_iter: int = 100
-    tol: float = 1e-4
-    reg_covar: float = 1e-10
-    random_state: Any = None
-    latent_mean: Array | None = None
-    latent_covariance: Array | None = None
-    fixed: Mapping[str, Any] | None = None
-    algorithm: str = "general"
+    constraints: Constraints = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "constraints", replace(self.constraints, fixed=check_names(self.fixed)))
-        for name, least in (("n_components", 1), ("n_init", 1), ("max_iter", 1)):
-            _check_integer(name, getattr(self, name), least)
-        if not isinstance(self.standardize, bool | np.bool_):
-            raise ValueError(f"standardize={self.standardize!r} must be True or False")
-        for name in ("tol", "reg_covar"):
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"{name}={value!r} must be a number, zero or more")
-        if isinstance(self.n_latent, str):
-            if self.n_latent != "bic":
-                raise ValueError(f"n_latent={self.n_latent!r} must be an integer or 'bic'")
-        else:
-            _check_integer("n_latent", self.n_latent, 0)
-        _check_max_latent(self.max_latent)
-        named = isinstance(self.init, str) and self.init in STARTS
-        if not named and not isinstance(self.init, GLLiMParameters | PrincipalGrid):
-            raise ValueError(f"init={self.init!r} is not one of {', '.join(map(repr, STARTS))} or a GLLiMParameters")
-        if not isinstance(self.algorithm, str) or self.algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm={self.algorithm!r} is not one of {', '.join(map(repr, ALGORITHMS))}")
-        if self.algorithm != "general" and (self.constraints.tied_maps or not self.constraints.intercept):
+        own = {one.name: getattr(self, one.name) for one in fields(Constraints)}
+        self.constraints = Constraints(**(own | {"fixed": check_names(self.fixed)}))
+        started = isinstance(self.init, GLLiMParameters | PrincipalGrid)
+        check_settings({name: value for name, value in vars(self).items() if name != "init" or not started})
+        if self.algorithm != "general" and (self.tied_maps or not self.intercept):
             raise ValueError(
                 f"algorithm={self.algorithm!r} takes the latents out of the regression, which tied_maps=True or "
                 "intercept=False do not allow: use algorithm='general'"
             )
-        _check_seed(self.random_state)
+
+    @property
+    def identity(self) -> str:
+        """The text that tells these settings from others, in the words of the first checkpoints.
+
+        Settings that came later stand in it where they differ from their default, so that checkpoints stay valid.
+        """
+        known = FIRST_SETTINGS + FIRST_CONSTRAINTS
+        since = [one for one in fields(GLLiMSettings) if one.name not in known]
+        changed = [one.name for one in since if repr(getattr(self, one.name)) != repr(one.default)]
+        text = _told("Settings", self, (*FIRST_SETTINGS, *changed))
+        return text.replace(repr(self.constraints), _told("Constraints", self.constraints, FIRST_CONSTRAINTS), 1)
 
     def latent_dimensions(self, n_bands: int) -> list[int]:
         """The L_w to try; raises where one cannot be fitted to ``n_bands`` bands."""
         if self.n_latent != "bic":
             wanted = [int(self.n_latent)]
-            if wanted[0] >= n_bands and not self.constraints.tied_maps:
+            if wanted[0] >= n_bands and not self.tied_maps:
                 raise ValueError(
                     f"n_latent={wanted[0]} is not below the {n_bands} bands: the noise would be unconstrained; "
                     "use sigma='full' with n_latent=0"
@@ -124,6 +115,10 @@ class Settings:
                 f"max_latent={list(self.max_latent)!r} must hold integers from 0 to {n_bands - 1}, one below the bands"
             )
         return wanted
+
+
+def _told(what: str, values: Any, names: Sequence[str]) -> str:
+    return f"{what}({', '.join(f'{name}={getattr(values, name)!r}' for name in names)})"
 
 
 @dataclass(frozen=True)
@@ -169,7 +164,7 @@ def train(
         problem = problem_of(source, settings, moments)
         starts = _starts(problem, settings, moments, n_responsibilities)
         if checkpoint is not None:
-            checkpoint.begin(fingerprint(repr(settings), *moments.arrays()))
+            checkpoint.begin(fingerprint(settings.identity, *moments.arrays()))
         fits: dict[int, Fit] = {}
         for n_latent in dimensions:
             runs = []
@@ -209,32 +204,6 @@ def _grouped(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> 
 
 def _keep(checkpoint: Checkpoint, label: str, max_iter: int, state: State) -> None:
     checkpoint.keep(label, state, state.converged or len(state.log_likelihoods) == max_iter)
-
-
-def _check_integer(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}={value!r} must be an integer, {least} or more")
-
-
-def _check_max_latent(value: Any) -> None:
-    if isinstance(value, numbers.Integral):
-        return _check_integer("max_latent", value, 0)
-    if isinstance(value, str) or not isinstance(value, Collection) or not len(value):
-        raise ValueError(f"max_latent={value!r} must be an integer or a sequence of them")
-    for one in value:
-        _check_integer("max_latent", one, 0)
-    return None
-
-
-def _check_seed(value: Any) -> None:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        check_random_state(value)
-    except ValueError:
-        raise ValueError(
-            f"random_state={value!r} must be an integer from 0 to {2**32 - 1}, a numpy RandomState or None"
-        ) from None
 
 
 def check_progress(progress: Any) -> None:
@@ -374,6 +343,6 @@ def train_members(
     """Fit all members; the first chooses L_w, and groups of bands, for all; the others run ``together``."""
     first = fit(settings[0], 0)
     theta = first.fit.parameters
-    chosen: dict[str, Any] = {"n_latent": theta.n_latent, "constraints": theta.constraints}
+    chosen: dict[str, Any] = {"n_latent": theta.n_latent, "sigma_blocks": theta.constraints.sigma_blocks}
     rest = [(replace(own, **chosen), m) for m, own in enumerate(settings) if m > 0]
     return [first, *together([lambda own=own, m=m: fit(own, m) for own, m in rest])]  # type: ignore[misc]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
+from ...settings import GLLiMSettings, check_settings
 from .covariance import AUTO, Block, Diag, Iso
 from .structure import Full, Structure
 
@@ -50,26 +49,21 @@ class Constraints:
     (0, 1, 0)
     """
 
-    sigma: str = "iso"
-    tied_sigma: bool = False
-    gamma: str = "full"
-    tied_gamma: bool | str = False
-    tied_pi: bool = False
-    tied_maps: bool = False
-    intercept: bool = True
-    sigma_blocks: Any = None
+    sigma: str = GLLiMSettings.sigma
+    tied_sigma: bool = GLLiMSettings.tied_sigma
+    gamma: str = GLLiMSettings.gamma
+    tied_gamma: bool | str = GLLiMSettings.tied_gamma
+    tied_pi: bool = GLLiMSettings.tied_pi
+    tied_maps: bool = GLLiMSettings.tied_maps
+    intercept: bool = GLLiMSettings.intercept
+    sigma_blocks: Any = GLLiMSettings.sigma_blocks
     fixed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value, accepted in (("sigma", self.sigma, KINDS), ("gamma", self.gamma, (*STRUCTURES, FLAT))):
             if not isinstance(value, str) or value not in accepted:
                 raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
-        for name in ("tied_sigma", "tied_pi", "tied_maps", "intercept"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ValueError(f"{name}={getattr(self, name)!r} must be True or False")
-        by_volume = isinstance(self.tied_gamma, str) and self.tied_gamma == "volume"
-        if not isinstance(self.tied_gamma, bool | np.bool_) and not by_volume:
-            raise ValueError(f"tied_gamma={self.tied_gamma!r} must be True, False or 'volume'")
+        check_settings(vars(self))
         if self.tied_maps and not (self.tied_sigma or "Sigma" in self.fixed):
             raise ValueError(
                 "tied_maps=True needs tied_sigma=True: maps shared under unequal noise have no closed form"

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from sklearn.exceptions import ConvergenceWarning
 
 from specinvert.gllim import GLLiM
-from specinvert.gllim.em.initialize import STARTS
 from specinvert.gllim.model.constraints import KINDS
 from specinvert.gllim.model.scaling import Scaling
+from specinvert.settings import STARTS
 from strategies import (
     BARE,
     SIGMAS,

@@ -1,0 +1,157 @@
+"""Bars that tell how far long work is: what ``progress=`` of ``fit``, ``select_model`` and ``save_maps`` may be."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+EM = "{desc}: iteration {n} of {total}{postfix}, at most {remaining} left |{bar}|"
+FITS = "fit {n} of {total}: {desc}, about {remaining} left |{bar}|"
+BLOCKS = "{percentage:3.0f}% |{bar}| {desc}{postfix}"
+BAR_SECONDS, LINE_SECONDS = 0.1, 2.0
+"""Least time between two reports, by bars and by lines."""
+
+
+class ProgressBars:
+    """Bars of tqdm on stderr, on a terminal or in a notebook; one for each thread that fits.
+
+    Parameters
+    ----------
+    lines : gets a line of text now and then, instead of bars.
+    stop : the work ends with KeyboardInterrupt as soon as this is set.
+
+    Examples
+    --------
+    >>> from specinvert import GLLiMInverter
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> training = simulate_mixtures(300, noise=0.01)
+    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0)
+    >>> with ProgressBars() as bars:
+    ...     inverter.fit(training, parameters=["grain_size"], progress=bars.training(inverter.max_iter))
+    <GLLiMInverter n_components=3, n_latent=0, sigma='iso', tied_sigma=False: 121 bands -> grain_size>
+    """
+
+    def __init__(self, lines: Callable[[str], None] | None = None, stop: threading.Event | None = None) -> None:
+        self._lines = lines
+        self._stop = stop
+        self._bars: dict[int | None, tuple[str, Any]] = {}
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> ProgressBars:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the bars away."""
+        with self._lock:
+            for _, bar in self._bars.values():
+                bar.close()
+            self._bars.clear()
+
+    def training(self, max_iter: int) -> Callable[[str, int, float], None]:
+        """What ``fit`` calls: the iterations of a run of EM, of at most ``max_iter``."""
+
+        def progress(label: str, iteration: int, log_likelihood: float) -> None:
+            told = f"log-likelihood {log_likelihood:.6g}"
+            self._show(_State(label, EM, iteration + 1, max_iter, f"EM, {label}", told), threading.get_ident())
+
+        return progress
+
+    def selection(self, label: str, done: int, count: int) -> None:
+        """What ``select_model`` calls: the fits that are done."""
+        self._show(_State("fits", FITS, done, count, label))
+
+    def blocks(self, state: Any) -> None:
+        """What ``save_maps`` calls: the pixels that are done, their rate and the time left."""
+        rate = state.pixels_per_second
+        told = f"{rate:,.0f} pixels/s, {duration(state.seconds_left)} left" if rate > 0 else ""
+        words = f"block {state.blocks} of {state.n_blocks}"
+        self._show(_State("blocks", BLOCKS, state.pixels, state.n_pixels, words, told))
+
+    def say(self, text: str) -> None:
+        """A line of text on stderr, above the bars."""
+        _tqdm().write(text, file=sys.stderr)
+
+    def _show(self, state: _State, thread: int | None = threading.main_thread().ident) -> None:
+        if self._stop is not None and self._stop.is_set():
+            raise KeyboardInterrupt
+        with self._lock:
+            work, bar = self._bars.get(thread, ("", None))
+            if work != state.work:
+                if bar is not None:
+                    bar.close()
+                bar = self._bar(state)
+                self._bars[thread] = state.work, bar
+            bar.set_description_str(state.words, refresh=False)
+            bar.set_postfix_str(state.told, refresh=False)
+            bar.update(state.done - bar.n)
+            if state.done >= state.total:
+                bar.refresh()
+
+    def _bar(self, state: _State) -> Any:
+        where: dict[str, Any] = {"file": sys.stderr, "mininterval": BAR_SECONDS, "bar_format": state.form}
+        if self._lines is not None:
+            form = state.form.replace("|{bar}| ", "").replace(" |{bar}|", "")
+            where = {"file": _Lines(self._lines), "mininterval": LINE_SECONDS, "bar_format": form, "position": 0}
+        elif not _in_notebook():
+            columns, rows = shutil.get_terminal_size()
+            where |= {"ncols": columns - 1, "nrows": rows}
+        words = {"desc": state.words, "postfix": state.told, "leave": False}
+        return _tqdm()(initial=state.done, total=state.total, miniters=0, **words, **where)
+
+
+@dataclass(frozen=True)
+class _State:
+    """How far some work is, ``done`` of ``total``; the form of its bar, and what that says."""
+
+    work: str
+    form: str
+    done: int
+    total: int
+    words: str
+    told: str = ""
+
+
+class _Lines:
+    """A file for tqdm, which makes lines of what would overwrite itself on a terminal."""
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        self._take = take
+
+    def write(self, text: str) -> None:
+        """Take what is not blank."""
+        if text.strip():
+            self._take(text.strip())
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def _in_notebook() -> bool:
+    return "ipykernel" in sys.modules
+
+
+def _tqdm() -> Any:
+    """The kind of bar for where this runs."""
+    if _in_notebook():
+        from tqdm.auto import tqdm
+    else:
+        from tqdm import tqdm
+    return tqdm
+
+
+def duration(seconds: float) -> str:
+    """Seconds as ``42 s``, ``3:05 min`` or ``2:10:00 h``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02d} min"
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
