@@ -7,13 +7,13 @@ their digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
-from ..core import Array, compiled
+from ..core import Array, compiled, inlined
 
 SQRT_HALF = math.sqrt(0.5)
 PEAK = 1.0 / math.sqrt(2.0 * math.pi)
@@ -25,8 +25,6 @@ SPACING = 0.5
 """Standard deviations between the points where the search for the shortest interval starts."""
 RIVAL = 1.02
 """Local minima at most this much longer than the shortest start are refined too."""
-
-Arguments = TypeVar("Arguments")
 
 
 class Components(NamedTuple):
@@ -45,6 +43,15 @@ class Normals(NamedTuple):
     deviations: Array
     total: float
     smallest: float
+
+
+class Bracket(NamedTuple):
+    """Ends about a root, and the last two steps towards it."""
+
+    low: float
+    high: float
+    before: float
+    step: float
 
 
 class Brackets(NamedTuple):
@@ -143,9 +150,8 @@ def _gather(mixtures: Components, n: int, room: Array) -> Normals:
 
 
 @compiled
-def _excess(x: float, arguments: tuple[float, Normals]) -> tuple[float, float]:
-    """Weight of a mixture below x less a target, and density at x."""
-    target, row = arguments
+def _excess(x: float, target: float, row: Normals) -> tuple[float, float]:
+    """Weight below x less ``target``, and density at x."""
     whole, tails, density = -target, 0.0, 0.0
     for a in range(len(row.weights)):
         weight, deviation = row.weights[a], row.deviations[a]
@@ -160,37 +166,43 @@ def _excess(x: float, arguments: tuple[float, Normals]) -> tuple[float, float]:
     return whole + tails, PEAK * density
 
 
-@compiled
-def root(
-    function: Callable[[float, Arguments], tuple[float, float]],
-    arguments: Arguments,
-    start: float,
-    bracket: tuple[float, float],
-    tolerance: float,
-) -> tuple[float, float]:
-    """Root of a rising function in a bracket, to the tolerance or the last digits; its slope there or one step off.
+@inlined
+def safe_step(x: float, value: float, slope: float, bracket: Bracket) -> tuple[float, Bracket]:
+    """Newton's step towards the root of a rising function, in a bracket that shrinks.
 
-    ``function`` gives its value and slope. Newton's steps, and halving of the bracket where a step leaves it or is more
-    than half the one before the last.
+    Halving where the step leaves the bracket or is more than half the one before the last.
     """
-    low, high = bracket
-    x, slope = start, 0.0
-    before = step = high - low
+    low, high, before, step = bracket
+    if value < 0.0:
+        low = x
+    else:
+        high = x
+    shift = value / slope if slope > 0.0 else np.inf
+    if low < x - shift < high and 2.0 * abs(shift) <= abs(before):
+        return x - shift, Bracket(low, high, step, shift)
+    half = 0.5 * (high - low)
+    return low + half, Bracket(low, high, step, half)
+
+
+@inlined
+def is_root(x: float, bracket: Bracket, tolerance: float) -> bool:
+    """Whether x is right to the tolerance or to its last digits."""
+    return min(abs(bracket.step), bracket.high - bracket.low) <= tolerance + 2.0 * EPS * abs(x)
+
+
+@compiled
+def _root(target: float, row: Normals, low: float, high: float, start: float) -> tuple[float, float]:
+    """Where the weight below is ``target``, between ``low`` and ``high``, and the density there or one step off."""
+    x, density = start, 0.0
+    bracket = Bracket(low, high, high - low, high - low)
     for _ in range(STEPS):
-        value, slope = function(x, arguments)
-        if value == 0.0:
+        excess, density = _excess(x, target, row)
+        if excess == 0.0:
             break
-        if value < 0.0:
-            low = x
-        else:
-            high = x
-        shift = value / slope if slope > 0.0 else np.inf
-        by_newton = low < x - shift < high and 2.0 * abs(shift) <= abs(before)
-        before, step = step, shift if by_newton else 0.5 * (high - low)
-        x = x - shift if by_newton else low + step
-        if min(abs(step), high - low) <= tolerance + 2.0 * EPS * abs(x):
+        x, bracket = safe_step(x, excess, density, bracket)
+        if is_root(x, bracket, 1e-13 * row.smallest):
             break
-    return x, slope
+    return x, density
 
 
 @compiled
@@ -201,7 +213,7 @@ def _cdf_rows(mixtures: Components, values: Array, probability: Array) -> None:
         if len(row.weights) == 0 or np.isnan(values[n]):
             probability[n] = np.nan
             continue
-        below, _ = _excess(values[n], (0.0, row))
+        below, _ = _excess(values[n], 0.0, row)
         probability[n] = min(max(below / row.total, 0.0), 1.0)
 
 
@@ -229,8 +241,7 @@ def _quantile_rows(mixtures: Components, levels: Array, normal: Array, quantiles
             if low < high:
                 target = row.total * (1.0 - levels[i] if upper else levels[i])
                 turned = Normals(row.weights, means, row.deviations, row.total, row.smallest)
-                start = min(max(start, low), high)
-                x, _ = root(_excess, (target, turned), start, (low, high), 1e-13 * row.smallest)
+                x, _ = _root(target, turned, low, high, min(max(start, low), high))
             quantiles[n, i] = -x if upper else x
 
 
@@ -289,7 +300,7 @@ def _interval(
     for side in range(2):
         low, high = (ends[2], ends[3]) if side == 1 else (ends[0], ends[1])
         target = level + mass if side == 1 else level
-        upper, density = root(_excess, (target, row), 0.5 * (low + high), (low, high), 1e-13 * row.smallest)
+        upper, density = _root(target, row, low, high, 0.5 * (low + high))
         if side == 0:
             lower = upper
         slope = math.log(max(density, 1e-300)) - slope
@@ -352,7 +363,7 @@ def _points(offsets: Array, least: float, row: Normals) -> tuple[Array, Array]:
     points = np.sort(points[:size])
     below = np.empty(size)
     for i in range(size):
-        below[i], _ = _excess(points[i], (0.0, row))
+        below[i], _ = _excess(points[i], 0.0, row)
         if i > 0:
             below[i] = max(below[i], below[i - 1])
     return points, below

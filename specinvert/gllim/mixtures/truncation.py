@@ -17,7 +17,19 @@ from scipy.special import ndtri
 
 from ..core import Array, compiled, inlined
 from .mixture import Mixture
-from .quantiles import EPS, PEAK, SQRT_HALF, Components, checked_levels, components, contiguous, root
+from .quantiles import (
+    EPS,
+    PEAK,
+    SQRT_HALF,
+    STEPS,
+    Bracket,
+    Components,
+    checked_levels,
+    components,
+    contiguous,
+    is_root,
+    safe_step,
+)
 
 REACH = 38.0
 """Log-density below the greatest in the interval where the integrals stop: 3e-17 of it."""
@@ -363,9 +375,8 @@ def _other_below(gap: float, slope: float, deviation: float, parts: Parts, a: in
 
 
 @compiled
-def _excess(x: float, arguments: tuple[float, bool, Parts, Sums]) -> tuple[float, float]:
+def _excess(x: float, level: float, direct: bool, parts: Parts, sums: Sums) -> tuple[float, float]:
     """Probability below x less a level, and density, of the truncated dimension itself (``direct``) or another one."""
-    level, direct, parts, sums = arguments
     total, density = -level, 0.0
     for a in range(len(parts.share)):
         if parts.share[a] > 0.0:
@@ -406,7 +417,14 @@ def _quantile(level: float, normal: float, direct: bool, parts: Parts, sums: Sum
             below, above = min(below, shift + min(ends)), max(above, shift + max(ends))
             width = sums.rest[a] if not direct else sums.scale[a] * (parts.end[a] - parts.start[a])
             smallest = min(smallest, width)
-    x, _ = root(_excess, (level, direct, parts, sums), 0.5 * (below + above), (below, above), 1e-14 * smallest)
+    x, bracket = 0.5 * (below + above), Bracket(below, above, above - below, above - below)
+    for _ in range(STEPS):
+        excess, density = _excess(x, level, direct, parts, sums)
+        if excess == 0.0:
+            break
+        x, bracket = safe_step(x, excess, density, bracket)
+        if is_root(x, bracket, 1e-14 * smallest):
+            break
     return x
 
 
