@@ -261,7 +261,7 @@ def test_settings_with_files_give_the_same_from_a_folder_that_was_moved(folder: 
     monkeypatch.chdir("/")
     succeed("invert", "--config", moved / "a.nc.toml", "-o", moved / "b.nc")
     with xr.open_dataset(moved / "a.nc") as one, xr.open_dataset(moved / "b.nc") as other:
-        xr.testing.assert_allclose(one, other, rtol=1e-9)
+        xr.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_a_dry_run_tells_the_size_that_is_written(made: Path, tmp_path: Path) -> None:

@@ -154,11 +154,11 @@ def test_what_cannot_be_simulated_is_refused() -> None:
         fitted().simulate(endless)
     with refuses(ValueError, "'water'", "numbers"):
         fitted().simulate(truth.assign(water="wet"))
-    with refuses(ValueError, "'latent': 1", "{'latent': 2}"):
+    with refuses(ValueError, "'latent_dim': 1", "{'latent': 2}"):
         fitted(1).simulate(truth, xr.DataArray([0.0, 1.0], dims="latent"))
     with refuses(TypeError, "Dataset", "dict"):
         fitted().simulate({"water": 1.0, "dust": 0.5})  # type: ignore[arg-type]
-    with refuses(TypeError, "'latent'", "ndarray"):
+    with refuses(TypeError, "'latent_dim'", "ndarray"):
         fitted(1).simulate(truth, np.zeros(1))  # type: ignore[arg-type]
 
 

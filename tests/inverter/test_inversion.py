@@ -24,6 +24,7 @@ from labelled import (
     unsupervised,
 )
 from specinvert import GLLiMInverter, open_cube, save_maps
+from specinvert.cubes import in_words, made_with
 
 EVERY = ("mean", "std", "cov", "latent", "log_evidence", "flag")
 NODATA, PARTIAL = 1, 2
@@ -227,7 +228,7 @@ def test_attributes_are_set_anew_on_every_output() -> None:
 def test_history_tells_which_noise_and_known_parameters_were_given(given: dict[str, Any], told: str) -> None:
     attrs = fitted(1).invert(make_cube(), **given).attrs
     assert attrs["history"].partition(" invert")[2] == told
-    assert attrs.get("conditions", "") == told.removeprefix("; ")
+    assert "; ".join(in_words(made_with(attrs) or {})) == told.removeprefix("; ")
 
 
 def test_the_posterior_takes_noise_that_includes_that_of_training() -> None:

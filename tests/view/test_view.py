@@ -214,7 +214,7 @@ def test_dimensions_beside_the_pixels_are_listed_entry_by_entry_unless_there_are
     page.choice.value = "2"
     np.testing.assert_array_equal(page.panels.data.data["value"][0], values[::-1, :, 1])
     latent = open_maps(fitted(1).invert(make_cube(), outputs=["mean", "latent"]))
-    assert "latent, latent 0" in [layer.title for layer in latent.layers]
+    assert "latent, latent_dim 0" in [layer.title for layer in latent.layers]
 
 
 def test_a_long_series_asks_for_one_entry_and_shows_it():
