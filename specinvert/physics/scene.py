@@ -70,8 +70,7 @@ def make_scene(
 
     Returns
     -------
-    cube : `reflectance` (y, x, wavelength), float32, in a UTM projection. About 7 % of the pixels are NaN in all bands,
-        about 2 % in some.
+    cube : `reflectance` (y, x, wavelength), float32, in UTM; about 7 % of the pixels are NaN in all bands, 2 % in some.
     truth : Dataset (y, x) of the parameters of every pixel, the nuisance included, also where the cube is NaN.
 
     Raises
