@@ -33,21 +33,7 @@ def main() -> None:
     """
 
 
-_COMMANDS = (
-    run_demo_command,
-    train,
-    select,
-    invert,
-    evaluate,
-    recalibrate,
-    rank,
-    compare,
-    report,
-    info,
-    plot,
-    view,
-    resample,
-    orthorectify,
-)
-for _command in _COMMANDS:
+_MADE = (run_demo_command, train, select, resample, invert, orthorectify)
+_JUDGED = (evaluate, recalibrate, rank, compare, report, info, plot, view)
+for _command in _MADE + _JUDGED:
     main.add_command(_command)
