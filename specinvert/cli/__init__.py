@@ -33,7 +33,7 @@ def main() -> None:
     """
 
 
-_MADE = (run_demo_command, train, select, resample, invert, orthorectify)
-_JUDGED = (evaluate, recalibrate, rank, compare, report, info, plot, view)
-for _command in _MADE + _JUDGED:
+_MAKING = (run_demo_command, train, select, resample, invert, orthorectify)
+_TELLING = (evaluate, recalibrate, rank, compare, report, info, plot, view)
+for _command in _MAKING + _TELLING:
     main.add_command(_command)

@@ -179,7 +179,7 @@ class _Verbose(click.Command):
 
 
 class Command(_Verbose):
-    """A command, which writes over nothing that it reads."""
+    """A command that writes over nothing that it reads."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
