@@ -6,7 +6,6 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 EM = "{desc}: iteration {n} of {total}{postfix}, at most {remaining} left |{bar}|"
@@ -59,63 +58,59 @@ class ProgressBars:
 
         def progress(label: str, iteration: int, log_likelihood: float) -> None:
             told = f"log-likelihood {log_likelihood:.6g}"
-            self._show(_State(label, EM, iteration + 1, max_iter, f"EM, {label}", told), threading.get_ident())
+            self._show(label, EM, iteration + 1, max_iter, f"EM, {label}", told, threading.get_ident())
 
         return progress
 
     def selection(self, label: str, done: int, count: int) -> None:
         """What ``select_model`` calls: the fits that are done."""
-        self._show(_State("fits", FITS, done, count, label))
+        self._show("fits", FITS, done, count, label)
 
     def blocks(self, state: Any) -> None:
         """What ``save_maps`` calls: the pixels that are done, their rate and the time left."""
         rate = state.pixels_per_second
         told = f"{rate:,.0f} pixels/s, {duration(state.seconds_left)} left" if rate > 0 else ""
         words = f"block {state.blocks} of {state.n_blocks}"
-        self._show(_State("blocks", BLOCKS, state.pixels, state.n_pixels, words, told))
+        self._show("blocks", BLOCKS, state.pixels, state.n_pixels, words, told)
 
     def say(self, text: str) -> None:
         """A line of text on stderr, above the bars."""
         _tqdm().write(text, file=sys.stderr)
 
-    def _show(self, state: _State, thread: int | None = threading.main_thread().ident) -> None:
+    def _show(
+        self,
+        work: str,
+        form: str,
+        done: int,
+        total: int,
+        words: str,
+        told: str = "",
+        thread: int | None = threading.main_thread().ident,
+    ) -> None:
         if self._stop is not None and self._stop.is_set():
             raise KeyboardInterrupt
         with self._lock:
-            work, bar = self._bars.get(thread, ("", None))
-            if work != state.work:
+            shown, bar = self._bars.get(thread, ("", None))
+            if shown != work:
                 if bar is not None:
                     bar.close()
-                bar = self._bar(state)
-                self._bars[thread] = state.work, bar
-            bar.set_description_str(state.words, refresh=False)
-            bar.set_postfix_str(state.told, refresh=False)
-            bar.update(state.done - bar.n)
-            if state.done >= state.total:
+                bar = self._bar(form, initial=done, total=total, desc=words, postfix=told)
+                self._bars[thread] = work, bar
+            bar.set_description_str(words, refresh=False)
+            bar.set_postfix_str(told, refresh=False)
+            bar.update(done - bar.n)
+            if done >= total:
                 bar.refresh()
 
-    def _bar(self, state: _State) -> Any:
-        where: dict[str, Any] = {"file": sys.stderr, "mininterval": BAR_SECONDS, "bar_format": state.form}
+    def _bar(self, form: str, **state: Any) -> Any:
+        where: dict[str, Any] = {"file": sys.stderr, "mininterval": BAR_SECONDS, "bar_format": form}
         if self._lines is not None:
-            form = state.form.replace("|{bar}| ", "").replace(" |{bar}|", "")
+            form = form.replace("|{bar}| ", "").replace(" |{bar}|", "")
             where = {"file": _Lines(self._lines), "mininterval": LINE_SECONDS, "bar_format": form, "position": 0}
         elif not _in_notebook():
             columns, rows = shutil.get_terminal_size()
             where |= {"ncols": columns - 1, "nrows": rows}
-        words = {"desc": state.words, "postfix": state.told, "leave": False}
-        return _tqdm()(initial=state.done, total=state.total, miniters=0, **words, **where)
-
-
-@dataclass(frozen=True)
-class _State:
-    """How far some work is, ``done`` of ``total``; the form of its bar, and what that says."""
-
-    work: str
-    form: str
-    done: int
-    total: int
-    words: str
-    told: str = ""
+        return _tqdm()(miniters=0, leave=False, **state, **where)
 
 
 class _Lines:

@@ -33,21 +33,7 @@ def main() -> None:
     """
 
 
-_COMMANDS = (
-    run_demo_command,
-    train,
-    select,
-    invert,
-    evaluate,
-    recalibrate,
-    rank,
-    compare,
-    report,
-    info,
-    plot,
-    view,
-    resample,
-    orthorectify,
-)
-for _command in _COMMANDS:
+_MAKING = (run_demo_command, train, select, resample, invert, orthorectify)
+_TELLING = (evaluate, recalibrate, rank, compare, report, info, plot, view)
+for _command in _MAKING + _TELLING:
     main.add_command(_command)

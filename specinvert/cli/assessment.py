@@ -175,13 +175,11 @@ def rank(
     specinvert rank scene.nc narrow.nc wide.nc noisy.nc -o ranking.csv --plot ranking.png
     """
     from .. import scores
-    from ..figures import plot_ranking, require_figure, save_figure
+    from ..figures import plot_ranking, save_figure
     from ..inverter import load_inverter
     from ..io.reading import open_cube
 
-    check_targets((output, plot))
-    if plot is not None:
-        require_figure(plot)
+    check_targets((output, plot), figure=plot)
     names = scores.model_names(models)
     inverters = {name: load_inverter(path) for name, path in zip(names, models, strict=True)}
     scores.require_comparable({name: inverter.model_ for name, inverter in inverters.items()})
@@ -232,12 +230,10 @@ def compare(train: Path, test: Path, score: str, output: Path | None, plot: Path
     specinvert compare train.nc test.nc --add-noise 0.005 --parameters lai,cab
     """
     from .. import scores
-    from ..figures import plot_comparison, require_figure, save_figure
+    from ..figures import plot_comparison, save_figure
     from ..io.reading import open_dataset
 
-    check_targets((output, plot))
-    if plot is not None:
-        require_figure(plot)
+    check_targets((output, plot), figure=plot)
     scores.require_score(score)
     console = Session.current().console
     methods, seed = options.pop("methods"), options["random_state"]

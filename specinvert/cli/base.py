@@ -21,8 +21,8 @@ import click
 from ..interrupts import EXIT_CODE, leave
 from ..progress import ProgressBars
 
-INTERRUPTED, TERMINATED = EXIT_CODE, 143
-"""Exit codes after Ctrl-C and SIGTERM, as shells have them."""
+TERMINATED = 143
+"""Exit code after SIGTERM, as shells have it."""
 _CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
 """What NumPy says of a full disk: it gives no errno, and so no other way to tell."""
 WRITTEN = frozenset({"output", "plot", "checkpoint", "best"})
@@ -62,28 +62,21 @@ class Console:
     @contextmanager
     def progress(self, stop: threading.Event) -> Iterator[ProgressBars]:
         """How far the work is: bars on a terminal, lines with ``-v`` elsewhere, nothing when quiet."""
-        terminal = sys.stderr.isatty()
-        drawn = terminal and self.level >= 0
-        with ProgressBars(None if drawn else self._hear, stop) as bars:
+        drawn = sys.stderr.isatty() and self.level >= 0
+        lines = self.say if self.level > 0 else lambda line: None
+        with ProgressBars(None if drawn else lines, stop) as bars:
             self._bars = bars if drawn else None
             try:
                 yield bars
             finally:
                 self._bars = None
 
-    def _hear(self, line: str) -> None:
-        if self.level > 0:
-            self.say(line)
-
     def set_level(self, level: int) -> None:
         """Verbosity, also that of the package's loggers while the console listens to them."""
         self.level = level
-        if not self._listening:
-            return
-        levels = {0: logging.WARNING, 1: logging.INFO}
-        logging.getLogger("specinvert").setLevel(
-            logging.ERROR if level < 0 else levels.get(level, logging.DEBUG),
-        )
+        if self._listening:
+            levels = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
+            logging.getLogger("specinvert").setLevel(levels[min(max(level, -1), 2) + 1])
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -172,31 +165,21 @@ def _set_level(sign: int, ctx: click.Context, param: click.Parameter, value: int
         session.console.set_level(session.console.level + sign * value)
 
 
-def _verbosity() -> list[click.Parameter]:
-    return [
-        click.Option(
-            ["-v", "--verbose"],
-            count=True,
-            expose_value=False,
-            callback=partial(_set_level, 1),
-            help="Tell more on stderr, with progress; -vv all.",
-        ),
-        click.Option(
-            ["-q", "--quiet"],
-            count=True,
-            expose_value=False,
-            callback=partial(_set_level, -1),
-            help="Nothing but errors on stderr.",
-        ),
-    ]
-
-
-class Command(click.Command):
-    """A command with ``-v`` and ``-q``, which writes over nothing that it reads."""
+class _Verbose(click.Command):
+    """Has ``-v`` and ``-q``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params += _verbosity()
+        for names, sign, text in (
+            (["-v", "--verbose"], 1, "Tell more on stderr, with progress; -vv all."),
+            (["-q", "--quiet"], -1, "Nothing but errors on stderr."),
+        ):
+            act = partial(_set_level, sign)
+            self.params.append(click.Option(names, count=True, expose_value=False, callback=act, help=text))
+
+
+class Command(_Verbose):
+    """A command that writes over nothing that it reads."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -204,12 +187,8 @@ class Command(click.Command):
         return super().invoke(ctx)
 
 
-class Group(click.Group):
+class Group(_Verbose, click.Group):
     """Turns what our functions raise on bad input into one line on stderr and exit code 1."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params += _verbosity()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the arguments as they came."""
@@ -225,7 +204,7 @@ class Group(click.Group):
         except KeyboardInterrupt as stop:
             session.stopped.set()
             message = "stopped" if session.kept is None else session.kept()
-            raise Interrupted(message, TERMINATED if isinstance(stop, Terminated) else INTERRUPTED) from None
+            raise Interrupted(message, TERMINATED if isinstance(stop, Terminated) else EXIT_CODE) from None
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__
             if isinstance(error, OSError) and _CUT_SHORT.fullmatch(text):
@@ -244,11 +223,9 @@ def in_options(text: str, command: click.Command) -> str:
         option = max(param.opts, key=len)
         if option.startswith("--"):
             text = re.sub(rf"(?<![\w.-]){param.name}=(?=[\s,;:)]|$)", option, text)
-    return text.replace("missing='drop'", "--drop-missing") if "--drop-missing" in _options(command) else text
-
-
-def _options(command: click.Command) -> set[str]:
-    return {option for param in command.params for option in param.opts}
+        if option == "--drop-missing":
+            text = text.replace("missing='drop'", option)
+    return text
 
 
 def check_written(command: click.Command, values: Mapping[str, Any]) -> None:
@@ -334,13 +311,16 @@ def require_spectra(path: Path) -> Path:
     return path
 
 
-def check_targets(targets: Iterable[Path | None]) -> None:
-    """Raise where one of the files cannot be written."""
+def check_targets(targets: Iterable[Path | None], figure: Path | None = None) -> None:
+    """Raise where one of the files cannot be written, or the figure, which is one of them, cannot be drawn."""
     from ..io import check_target
 
-    for target in targets:
-        if target is not None:
-            check_target(target)
+    for target in filter(None, targets):
+        check_target(target)
+    if figure is not None:
+        from ..figures import require_figure
+
+        require_figure(figure)
 
 
 def check_model_target(target: Path) -> None:
@@ -363,6 +343,5 @@ def write_table(table: Any, output: Path | None) -> None:
 
 def tell_written(targets: Iterable[Path | None]) -> None:
     """Say which files were written."""
-    for target in targets:
-        if target is not None:
-            click.echo(f"wrote {target}")
+    for target in filter(None, targets):
+        click.echo(f"wrote {target}")

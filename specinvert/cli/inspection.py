@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .base import Command, Session
-from .config import config_path, read_config
+from .base import Command, Session, check_targets
 from .inversion import CubeReading, invert
-from .options import FILE, NOISE, READER, SELECT, TRUTH, VARIABLE, Names
+from .options import FILE, NOISE, READER, SELECT, TRUTH, VARIABLE, Names, config_path, read_config
 from .values import each_array, noise_of, picked, read_known, read_noise
 
 if TYPE_CHECKING:
@@ -88,11 +87,9 @@ def plot(maps: Path, output: Path, truth: Path | None, parameters: list[str] | N
     specinvert plot maps.nc -o maps.png --truth scene.nc
     specinvert plot series.nc -o june.png --select time=2020-06-01
     """
-    from ..figures import open_results, plot_results, require_figure, save_figure
-    from ..io import check_target
+    from ..figures import open_results, plot_results, save_figure
 
-    check_target(output)
-    require_figure(output)
+    check_targets((output,), figure=output)
     true: xr.Dataset | None = None if truth is None else picked(open_results(truth), chosen, all_of_them=False)
     save_figure(plot_results(picked(open_results(maps), chosen), true, parameters), output)
     click.echo(f"wrote {output}")
@@ -127,9 +124,6 @@ def describe_model(inverter: Any) -> str:
     return "\n".join(lines)
 
 
-_PASSED_ON = ("band_dim", "tolerance", "min_valid_bands", "noise_includes_training")
-
-
 def spectra_and_conditions(
     maps: Path,
     cube: Path | None,
@@ -138,18 +132,14 @@ def spectra_and_conditions(
     known: Sequence[str],
     chosen: Sequence[str] = (),
 ) -> tuple[Any, dict[str, Any]]:
-    """The cube as ``invert`` read it, None for none, and noise, known parameters and options for ``serve``.
-
-    All of them at the entries that ``chosen`` names, where they have the dimension.
-
-    Raises what opening a cube raises, and ValueError for ``noise`` or ``known`` without cube and model.
-    """
+    """The cube as ``invert`` read it, or None, and what ``serve`` takes, at the entries that ``chosen`` names."""
     if (noise is not None or known) and (cube is None or model is None):
         raise ValueError("--noise and --known are for the spectrum that is clicked: give CUBE and --model too")
     if cube is None:
         return None, {}
     settings = _settings(maps)
-    options = {name: settings[name] for name in _PASSED_ON if name in settings}
+    kept = settings.keys() & {"band_dim", "tolerance", "min_valid_bands", "noise_includes_training"}
+    options = {name: settings[name] for name in kept}
     same = "cube" in settings and Path(settings["cube"]).absolute() == cube.absolute()
     left_out = () if same else ("variable", "reader")
     names = [one.name for one in fields(CubeReading) if one.name in settings and one.name not in left_out]

@@ -10,10 +10,10 @@ import click
 
 from ..cubes import EXAMPLES, OUTPUTS
 from .base import Command, Session, require_spectra, working
-from .config import config_option, config_text, write_config
 from .options import (
     BAND_DIM,
     BANDS,
+    CONFIG,
     DRY_RUN,
     EXCLUDE,
     FILE,
@@ -23,7 +23,9 @@ from .options import (
     TOLERANCE,
     VARIABLE,
     Names,
+    config_text,
     take,
+    write_config,
 )
 from .values import narrow, noise_of, read_known, read_noise
 
@@ -89,7 +91,7 @@ class CubeReading:
 @click.argument("model", type=FILE)
 @click.argument("cube", type=FILE)
 @OUTPUT
-@config_option
+@CONFIG
 @click.option(
     "--outputs",
     type=Names(),
@@ -168,7 +170,7 @@ def invert(model: Path, cube: Path, output: Path, orthorectify: bool, dry_run: b
 @click.argument("maps", type=FILE)
 @click.argument("swath", type=FILE)
 @OUTPUT
-@config_option
+@CONFIG
 @COMPRESSION
 @RESUME
 @DRY_RUN

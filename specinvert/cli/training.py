@@ -19,10 +19,10 @@ from .base import (
     working,
     write_table,
 )
-from .config import config_option, config_text, write_config
 from .options import (
     BAND_DIM,
     BANDS,
+    CONFIG,
     DRY_RUN,
     EXCLUDE,
     FIGURE,
@@ -33,9 +33,11 @@ from .options import (
     TABLE,
     TRAINING,
     Integers,
+    config_text,
     given_settings,
     grouped,
     setting_option,
+    write_config,
 )
 from .values import narrow, noise_by_band, open_sensor, read_noise, read_nuisances, read_ranges
 
@@ -93,7 +95,7 @@ class Preparation:
 @click.command(cls=Command, short_help="A model from simulated spectra and their parameters.")
 @click.argument("training", type=FILE)
 @click.option("-o", "--output", type=FILE, required=True, help="Model file to write (.nc).")
-@config_option
+@CONFIG
 @TRAINING
 @grouped(*map(setting_option, OFFERED.values()))
 @click.option("--checkpoint", type=FILE, help="File that keeps the state of EM, to go on from after a stop.")
@@ -168,15 +170,13 @@ def select(
     \b
     specinvert select training.nc --components 10,20,50 --latent 0,1,2 -o table.csv --plot curves.png --model best.nc
     """
-    from ..figures import require_figure, save_figure
+    from ..figures import save_figure
     from ..model_selection import select_model
     from ..scores import format_selection
 
-    check_targets((output, plot))
+    check_targets((output, plot), figure=plot)
     if best is not None:
         check_model_target(best)
-    if plot is not None:
-        require_figure(plot)
     session = Session.current()
     session.kept = lambda: kept_by(options["checkpoint"], "table", "selection", "the finished fits")
     settings, preparation = given_settings(options), Preparation.of(options)

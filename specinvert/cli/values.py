@@ -25,11 +25,6 @@ def number(text: str) -> float | None:
         return None
 
 
-def is_number(text: str) -> bool:
-    """Whether the text is a number."""
-    return number(text) is not None
-
-
 def read_ranges(option: str, text: str | None) -> list[tuple[float, float]] | None:
     """Ranges in nm of ``"1350-1450,1800-1950"``; ValueError where one is malformed."""
     if text is None:
@@ -115,7 +110,7 @@ def read_nuisances(items: Iterable[str]) -> Any:
         try:
             steps.append(kinds[name](**arguments))
         except TypeError as error:
-            text = [f"{key}={value}" for key, value in given.items() if not is_number(value)]
+            text = [f"{key}={value}" for key, value in given.items() if number(value) is None]
             raise ValueError(f"--nuisance {item!r}: {', '.join(text) or error} is no number") from error
     return Chain(steps) if steps else None
 
@@ -153,24 +148,18 @@ def read_known(items: Iterable[str]) -> dict[str, Any] | None:
     return known or None
 
 
-def read_entries(items: Iterable[str]) -> dict[str, str]:
-    """Entries of dimensions by ``DIM=VALUE``, as :func:`specinvert.figures.results.pick` takes them."""
+def picked(data: Any, chosen: Iterable[str], all_of_them: bool = True) -> Any:
+    """The data at the entries that ``--select`` names; what it names and the data lack may be an error."""
+    from ..figures import pick
+
     entries: dict[str, str] = {}
-    for item in items:
+    for item in chosen:
         dim, equals, text = (part.strip() for part in item.partition("="))
         if not dim or not equals or not text:
             raise ValueError(f"--select: {item!r} must be DIM=VALUE, as time=2020-06-01 or depth=0.5")
         if dim in entries:
             raise ValueError(f"--select: {dim!r} is given twice, keep one")
         entries[dim] = text
-    return entries
-
-
-def picked(data: Any, chosen: Iterable[str], all_of_them: bool = True) -> Any:
-    """The data at the entries that ``--select`` names; what it names and the data lack may be an error."""
-    from ..figures import pick
-
-    entries = read_entries(chosen)
     try:
         return pick(data, entries, all_of_them)
     except ValueError as error:
@@ -209,9 +198,11 @@ def noise_of(noise: Any, data: xr.DataArray | xr.Dataset, spectra: str | None, b
     """The noise with its band dimension named as that of the data."""
     if not _has_dims(noise):
         return noise
-    from ..cubes import find_band_dim, wavelength_coordinate
+    import xarray as xr
 
-    dim = _band_dim(data, spectra, band_dim)
+    from ..cubes import find_band_dim, find_spectra, wavelength_coordinate
+
+    dim = find_band_dim(find_spectra(data, spectra, band_dim) if isinstance(data, xr.Dataset) else data, band_dim)
     if dim in noise.dims:
         return noise
     if noise.ndim == 1 and wavelength_coordinate(noise, noise.dims[0]) is None:
@@ -317,15 +308,6 @@ def _only_variable(path: str, name: str) -> xr.DataArray:
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{path}: {name!r} must be numbers, {array.name!r} is {array.dtype}")
     return array
-
-
-def _band_dim(data: xr.DataArray | xr.Dataset, spectra: str | None, band_dim: str | None) -> str:
-    import xarray as xr
-
-    from ..cubes import find_band_dim, find_spectra
-
-    array = find_spectra(data, spectra, band_dim) if isinstance(data, xr.Dataset) else data
-    return find_band_dim(array, band_dim)
 
 
 def _has_dims(noise: Any) -> bool:

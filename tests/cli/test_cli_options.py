@@ -15,7 +15,7 @@ from commands import QUICK, listing, run, succeed
 from forked import MAIN, Command, Starter
 from labelled import WAVELENGTHS, make_cube, make_training, make_truth
 from specinvert import load_inverter, save_maps, select_bands
-from specinvert.cli.config import toml_value
+from specinvert.cli.options import toml_value
 from specinvert.cli.values import open_sensor
 from specinvert.model_selection import grid as grid_fits
 
