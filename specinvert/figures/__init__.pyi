@@ -4,9 +4,8 @@ from .layout import BandAxis, require_figure, robust_limits, save_figure
 from .maps import BLANK, MOST_ODD, edges_of, flag_colours, plot_maps, unit_ratio
 from .report import render, write_report
 from .results import entry_text, is_tiff, open_geotiff_maps, open_results, pick, pixel_dims
-from .spectrum import plot_spectrum
+from .spectrum import plot_convergence, plot_spectrum, plot_training
 from .table import plot_results, plot_table
-from .training import plot_convergence, plot_training
 
 __all__ = [
     "BLANK",

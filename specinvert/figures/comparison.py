@@ -36,7 +36,7 @@ def plot_comparison(table: xr.Dataset, score: str = "nrmse") -> Figure:
 
     Returns
     -------
-    A matplotlib Figure; `layout.save_figure` writes it.
+    A matplotlib Figure; see `save_figure`.
 
     Raises
     ------
@@ -122,9 +122,6 @@ def _draw(ax: Axes, values: np.ndarray, best: int | None) -> None:
         )
 
 
-_TAIL_95 = 1.96
-
-
 def plot_ranking(table: xr.Dataset) -> Figure:
     """Draw a ranking, best on top: differences from the best with 95 % intervals, and the shares of spectra won.
 
@@ -134,7 +131,7 @@ def plot_ranking(table: xr.Dataset) -> Figure:
 
     Returns
     -------
-    A matplotlib Figure; `plots.save_figure` writes it.
+    A matplotlib Figure; see `save_figure`.
 
     Raises
     ------
@@ -155,7 +152,10 @@ def plot_ranking(table: xr.Dataset) -> Figure:
     figure, grid = paired_rows(1, 0.5 * len(names) + 1.3, 1.8, sharey=True)
     left, right = grid[0]
     _draw_differences(left, table["difference"].values, table["standard_error"].values)
-    _draw_shares(right, table["best_share"].values)
+    shares = 100 * table["best_share"].values
+    bars = right.barh(range(len(names)), shares, height=0.55, color=DOT, alpha=_BAR_ALPHA, edgecolor=DOT)
+    right.bar_label(bars, [f"{share:.3g} %" for share in shares], padding=3, fontsize=SMALL, color=SOFT)
+    right.set(xlim=(0, 125), xticks=(0, 50, 100), xlabel="best for so many spectra (%)")
     left.set_yticks(range(len(names)), names)
     left.set_ylim(len(names) - 0.4, -0.7)
     for ax in (left, right):
@@ -166,7 +166,7 @@ def plot_ranking(table: xr.Dataset) -> Figure:
 
 def _draw_differences(ax: Axes, difference: np.ndarray, error: np.ndarray) -> None:
     rows = np.arange(len(difference))
-    spread = _TAIL_95 * np.nan_to_num(error)
+    spread = 1.96 * np.nan_to_num(error)
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.errorbar(difference, rows, xerr=spread, fmt="o", color=DOT, markersize=5, elinewidth=1.4, capsize=3)
     for row, value, wide in zip(rows, difference, error, strict=True):
@@ -181,13 +181,6 @@ def _draw_differences(ax: Axes, difference: np.ndarray, error: np.ndarray) -> No
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "\N{MINUS SIGN}"))
     ax.margins(x=0.16)
     ax.set_xlabel("log evidence less that of the best (nats a spectrum)")
-
-
-def _draw_shares(ax: Axes, share: np.ndarray) -> None:
-    rows = np.arange(len(share))
-    bars = ax.barh(rows, 100 * share, height=0.55, color=DOT, alpha=_BAR_ALPHA, edgecolor=DOT)
-    ax.bar_label(bars, [f"{100 * value:.3g} %" for value in share], padding=3, fontsize=SMALL, color=SOFT)
-    ax.set(xlim=(0, 125), xticks=(0, 50, 100), xlabel="best for so many spectra (%)")
 
 
 def _with_error(value: float, error: float) -> str:
@@ -223,7 +216,7 @@ def plot_selection(table: xr.Dataset, criterion: str = "bic") -> Figure:
 
     Returns
     -------
-    A matplotlib Figure; `plots.save_figure` writes it.
+    A matplotlib Figure; see `save_figure`.
 
     Raises
     ------

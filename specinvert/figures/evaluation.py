@@ -154,7 +154,7 @@ def plot_calibration(pit: xr.Dataset, bins: int = 20) -> Figure:
 
     Returns
     -------
-    A matplotlib Figure; `plots.save_figure` writes it.
+    A matplotlib Figure; see `save_figure`.
 
     Raises
     ------

@@ -35,11 +35,6 @@ LINE = 28
 MOST_PIXELS = 60_000
 """Pixels a side of a figure that matplotlib can still draw."""
 
-PAIR_WIDTH = 7.4
-"""Inches of a figure whose rows are a wide panel with a narrow one beside it."""
-
-_DECADES = 100.0
-
 
 def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
     """A blank figure of so many inches, "compressed" for images; ImportError where matplotlib is missing."""
@@ -58,7 +53,7 @@ def paired_rows(n_rows: int, height: float, ratio: float, **shared: Any) -> tupl
 
     ``ratio`` is that of their widths, ``shared`` goes to matplotlib's ``subplots``.
     """
-    figure = new_figure(PAIR_WIDTH, height)
+    figure = new_figure(7.4, height)
     grid = figure.subplots(n_rows, 2, squeeze=False, width_ratios=(ratio, 1), **shared)
     for ax in grid.flat:
         ax.tick_params(labelsize=SMALL)
@@ -116,7 +111,7 @@ def require_figure(path: str | os.PathLike[str]) -> None:
 
 def plain(text: object) -> str:
     """Text from a file as matplotlib shows it: dollar signs start no formula, unseen characters go."""
-    return _no_formula(legible(text))
+    return legible(text).replace("$", r"\$")
 
 
 def title_of(name: object) -> str:
@@ -126,16 +121,12 @@ def title_of(name: object) -> str:
 
 def lines_of(text: str, most: int) -> str:
     """Text from a file in up to so many lines of a label."""
-    return _no_formula(wrapped(legible(text), LINE, most))
+    return wrapped(legible(text), LINE, most).replace("$", r"\$")
 
 
-def _no_formula(text: str) -> str:
-    return text.replace("$", r"\$")
-
-
-def short_units(units: str) -> str:
-    """Units for within a line: shortened where they are a sentence."""
-    return lines_of(units, 1)
+def in_units(value: str, units: str) -> str:
+    """A value with its units, where there are any, shortened where they are a sentence."""
+    return f"{value} {lines_of(units, 1)}" if units else value
 
 
 def with_units(label: str, units: str) -> str:
@@ -201,7 +192,7 @@ def spans_decades(values: np.ndarray, limits: tuple[float, float]) -> bool:
     """Whether finite values, of which ``limits`` are robust ones, are all positive and want a logarithmic scale."""
     low, high = limits
     seen = values[np.isfinite(values)]
-    return bool(low > 0 and high > _DECADES * low and seen.min() > 0)
+    return bool(low > 0 and high > 100.0 * low and seen.min() > 0)
 
 
 _GAP = 4.0

@@ -163,8 +163,9 @@ def draw_maps(sample: MapSample) -> Figure:
     present = {_TRUE: truth is not None, _ESTIMATED: True, _STD: spread, _FLAGS: flagged}
     columns = [column for column, shown in present.items() if shown]
     placing = _placing(maps, dims)
+    stacked = placing.shape < _STACKED
     panels = [_panels(maps, truth, name, dims) for name in names]
-    if placing.shape < _STACKED:
+    if stacked:
         cells = [(i, column) for i, drawn in enumerate(panels) for column in columns if column in drawn]
         cells += [(0, _FLAGS)] if flagged else []
         size, shape, width = (len(cells), 1), (_STACKED_WIDTH, _STACKED_WIDTH * placing.shape), _STACKED_WIDTH + 1.6
@@ -186,11 +187,10 @@ def draw_maps(sample: MapSample) -> Figure:
             _draw_flags(ax, maps[FLAG_VARIABLE], placing)
         else:
             ax.set_axis_off()
-        if size[1] == 1 and placing.shape < _STACKED:
+        if stacked:
             ax.set_title(column if column == _FLAGS else f"{title_of(names[i])}, {column}".replace("\n", " "))
         elif i == 0:
             ax.set_title(column)
-    stacked = placing.shape < _STACKED
     labels = ["" for _ in cells] if stacked else [title_of(name) for name in names]
     _label_axes(grid, labels, placing, shape)
     if sample.shares is not None:
@@ -318,7 +318,8 @@ def unit_ratio(
     """Length of a unit of the vertical coordinate over one of the horizontal."""
     units = [str(maps[dim].attrs.get("units", "")) for dim in dims]
     degrees = [
-        unit.startswith("degree") or dim in names for unit, dim, names in zip(units, dims, _DEGREES, strict=True)
+        unit.startswith("degree") or dim in names
+        for unit, dim, names in zip(units, dims, (("lat", "latitude"), ("lon", "longitude")), strict=True)
     ]
     if all(degrees):
         return float(1.0 / np.cos(np.radians(np.clip(0.5 * sum(vertical), -80.0, 80.0))))
@@ -326,9 +327,6 @@ def unit_ratio(
         return 1.0
     pixel = [abs(b - a) / maps.sizes[dim] for dim, (a, b) in zip(dims, (vertical, horizontal), strict=True)]
     return pixel[1] / pixel[0]
-
-
-_DEGREES = (("lat", "latitude"), ("lon", "longitude"))
 
 
 def edges_of(maps: xr.Dataset, dim: str) -> tuple[float, float] | None:

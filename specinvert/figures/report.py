@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -18,15 +18,7 @@ import numpy as np
 import xarray as xr
 
 from ..cubes import describe_bands, legible, made_by, percent, units_of
-from ..inverter import (
-    EvaluatedSample,
-    GLLiMInverter,
-    evaluate_sample,
-    explain,
-    inversion_of,
-    model_of,
-    noise_variance,
-)
+from ..inverter import EvaluatedSample, GLLiMInverter, evaluate_sample, explain, inversion_of, model_of, noise_variance
 from ..io import atomic_path, check_target
 from ..model import Model
 from ..scores import (
@@ -43,9 +35,8 @@ from ..scores import (
 from .evaluation import plot_calibration, plot_evaluation
 from .layout import fitting_dpi, new_figure
 from .results import entries_of
-from .spectrum import draw_spectrum
+from .spectrum import draw_spectrum, plot_convergence, plot_training, sampled_spectra
 from .table import Results, read_results
-from .training import plot_convergence, plot_training, sampled_spectra
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -187,7 +178,9 @@ def write_report(
     results = None if maps is None else read_results(maps, truth, _in_maps(maps, model.names))
     sample = None if test is None else evaluate_sample(inversion, test)
     findings = list(model_findings(model))
-    sections = [_model(model), _training(inverter, training, findings)]
+    parameters = [_parameter_table(model)] if model.names else []
+    about: list[Part] = [_model_facts(model), *parameters, _settings_table(model)]
+    sections = [Section("model", "Model", about), _training(inverter, training, findings)]
     if sample is not None:
         sections.append(_evaluation(model, sample, findings))
     if results is not None:
@@ -214,11 +207,6 @@ def _in_maps(maps: xr.Dataset, names: list[str]) -> list[str]:
     if not present:
         raise ValueError(f"the maps hold none of the model's parameters {names}, but {list(maps.data_vars)}")
     return present
-
-
-def _model(model: Model) -> Section:
-    parameters = [_parameter_table(model)] if model.names else []
-    return Section("model", "Model", [_model_facts(model), *parameters, _settings_table(model)])
 
 
 def _training(inverter: GLLiMInverter, training: xr.Dataset | None, findings: list[Finding]) -> Section:
@@ -298,7 +286,8 @@ def _maps(model: Model, results: Results, findings: list[Finding]) -> Section:
     findings += other_model(made_by(results.attrs), model.identity)
     parts: list[Part] = [_provenance_facts(results), _map_table(results, model)]
     if shares:
-        parts.append(_flag_table(shares))
+        rows = [(name.replace("_", " "), percent(share)) for name, share in shares.items()]
+        parts.append(Table("Quality flags; a pixel may have several", ["flag", "share of pixels"], rows))
     said = "; ".join(f"{name.replace('_', ' ')} {percent(share)}" for name, share in shares.items() if share > 0)
     parts.append(
         Picture.of(
@@ -406,21 +395,10 @@ def _map_table(results: Results, model: Model) -> Table:
             shown[-1] = KNOWN
         i = model.names.index(name)
         rows.append(
-            (
-                name,
-                str(results.data[name].attrs.get("units", "")),
-                *shown,
-                f"{model.low[i]:.4g} to {model.high[i]:.4g}",
-            )
+            (name, str(results.data[name].attrs.get("units", "")), *shown, f"{model.low[i]:.4g} to {model.high[i]:.4g}")
         )
     head = ["parameter", "units", "5 %", "median", "95 %", "median std", "training range"]
     return Table("Estimates over the scene" if results.is_image else "Estimates", head, rows, words=(1,))
-
-
-def _flag_table(shares: Mapping[str, float]) -> Table:
-    """Share of the pixels with each flag."""
-    rows = [(name.replace("_", " "), percent(share)) for name, share in shares.items()]
-    return Table("Quality flags; a pixel may have several", ["flag", "share of pixels"], rows)
 
 
 def _provenance_facts(results: Results) -> Facts:

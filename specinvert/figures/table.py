@@ -54,15 +54,6 @@ _ROOM = 1.5
 _LOWER = re.compile(r"_(ci|hdi)(\d+)_lower$")
 
 
-@dataclass(frozen=True)
-class _Interval:
-    """Ends of the intervals of one parameter, and what they are."""
-
-    lower: np.ndarray
-    upper: np.ndarray
-    label: str
-
-
 def plot_table(table: xr.Dataset, truth: xr.Dataset | None = None, parameters: Sequence[str] | None = None) -> Figure:
     """Draw one-dimensional results: a panel a parameter, values against the samples with their intervals.
 
@@ -142,8 +133,8 @@ def _draw_rows(ax: Axes, places: np.ndarray, table: xr.Dataset, truth: np.ndarra
     interval = _interval(table, name)
     few = values.size <= MANY_ROWS
     if interval is not None:
-        width = 1.2 if few else 0.6
-        ax.vlines(places, interval.lower, interval.upper, color=_BAR, linewidth=width, label=interval.label)
+        lower, upper, label = interval
+        ax.vlines(places, lower, upper, color=_BAR, linewidth=1.2 if few else 0.6, label=label)
     _scale(ax, values if truth is None else np.concatenate([values, truth.astype(np.float64)]))
     ax.plot(places, values, ".", color=DOT, markersize=5 if few else 2, label="estimated")
     if truth is not None:
@@ -165,18 +156,19 @@ def _scale(ax: Axes, values: np.ndarray) -> None:
         ax.set_ylim(seen.min() / _ROOM, seen.max() * _ROOM)
 
 
-def _interval(table: xr.Dataset, name: str) -> _Interval | None:
+def _interval(table: xr.Dataset, name: str) -> tuple[np.ndarray, np.ndarray, str] | None:
+    """Ends of the intervals of one parameter, and what they are."""
     for lower in map(str, table.data_vars):
         ends = _LOWER.search(lower)
         upper = lower.removesuffix("_lower") + "_upper"
         if ends and lower == f"{name}{ends[0]}" and upper in table:
             kind = "central" if ends[1] == "ci" else "shortest"
-            return _Interval(table[lower].values, table[upper].values, f"{kind} {100 * float(f'0.{ends[2]}'):g} %")
+            return table[lower].values, table[upper].values, f"{kind} {100 * float(f'0.{ends[2]}'):g} %"
     if f"{name}_q05" in table and f"{name}_q95" in table:
-        return _Interval(table[f"{name}_q05"].values, table[f"{name}_q95"].values, "central 90 %")
+        return table[f"{name}_q05"].values, table[f"{name}_q95"].values, "central 90 %"
     if f"{name}_std" in table:
         centre, spread = table[name].values, table[f"{name}_std"].values
-        return _Interval(centre - spread, centre + spread, "± 1 std")
+        return centre - spread, centre + spread, "± 1 std"
     return None
 
 

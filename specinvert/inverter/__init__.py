@@ -10,7 +10,7 @@ from .explanation import (
     noise_variance,
     recalibrated,
 )
-from .fit import KEPT, TrainingOptions, band_name, read_settings
+from .fit import KEPT, TrainingOptions, column_names, read_settings
 from .inversion import Inversion
 from .inverter import GLLiMInverter, inversion_of, load_inverter, model_of
 
@@ -22,7 +22,7 @@ __all__ = [
     "Inversion",
     "Marginal",
     "TrainingOptions",
-    "band_name",
+    "column_names",
     "evaluate_sample",
     "explain",
     "inversion_of",

@@ -24,7 +24,6 @@ FEW_SPECTRA = 2_000
 STEP_LEVELS = tuple(np.round(np.arange(0.02, 0.99, 0.02), 2).tolist())
 """Quantiles between which the density of a part of a composition is constant."""
 
-_ENDS = (0.002, 0.998)
 _FINE, _EACH = 241, 41
 _SEEN_WEIGHT, _LABELLED_WEIGHT = 1e-4, 1e-3
 
@@ -245,9 +244,8 @@ def noise_variance(model: Model, weights: Array, added: Array | None = None) -> 
             if weight > _LABELLED_WEIGHT:
                 dense = theta.structure.dense(theta.Sigma[k : k + 1], theta.n_bands)[0]
                 total += weight * np.diagonal(dense)
-    if added is None:
-        return total
-    total += np.diagonal(added) if added.ndim == 2 else added
+    if added is not None:
+        total += np.diagonal(added) if added.ndim == 2 else added
     return total
 
 
@@ -260,7 +258,7 @@ def _density(model: Model, posterior: xr.Dataset, index: int) -> tuple[Array, Ar
     weights = weights[seen] / weights[seen].sum()
     means = posterior["mean"].values[seen, column]
     deviations = np.sqrt(posterior["covariance"].values[seen, column, column])
-    low, high = quantile(weights[None], means[None], deviations[None] ** 2, list(_ENDS))[0]
+    low, high = quantile(weights[None], means[None], deviations[None] ** 2, [0.002, 0.998])[0]
     near = (means[:, None] + deviations[:, None] * np.linspace(-4.0, 4.0, _EACH)).ravel()
     z = np.unique(np.concatenate([np.linspace(low, high, _FINE), near[(near > low) & (near < high)]]))
     scaled = (z[:, None] - means) / deviations

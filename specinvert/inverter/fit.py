@@ -11,7 +11,7 @@ import dask
 import numpy as np
 import xarray as xr
 
-from ..cubes import Bands, DaskChunks, TrainingChoice, TrainingSet, read_training, resample
+from ..cubes import DaskChunks, TrainingChoice, TrainingSet, read_training, resample
 from ..gllim import held_out_tails
 from ..gllim.em import ColumnNames, FitProgress, Settings, Training, train, train_members
 from ..gllim.model import GLLiMParameters
@@ -107,12 +107,17 @@ def fit_model(
             data.source,
             own,
             data.n_responsibilities,
-            ColumnNames(lambda i: band_name(data.bands, i), lambda i: repr(data.transforms.transformed_names[i])),
+            column_names(data),
             _of_member(progress, number, len(members)),
             None if keeper is None else keeper.of_member(number),
         )
 
-    trained = train_members(members, fit_member, _one_by_one if isinstance(data.source, DaskChunks) else _in_threads)
+    def run(fits: Sequence[Callable[[], Training]]) -> list[Training]:
+        if isinstance(data.source, DaskChunks):
+            return [fit() for fit in fits]
+        return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))
+
+    trained = train_members(members, fit_member, run)
     first, thetas = trained[0], tuple(_contiguous(member.fit.parameters) for member in trained)
     held_out = held_out_tails(data.source, members[0], thetas, first.moments)
     moments, plain = first.moments.parameters, data.transforms.is_identity
@@ -165,11 +170,16 @@ def add_noise(
     return noisy, np.asarray(nuisance.white) if white and isinstance(nuisance, Noise) else None
 
 
-def band_name(bands: Bands, i: int) -> str:
-    """A band as messages name it: by its wavelength, its label or its number."""
-    if bands.wavelength is not None:
-        return f"{bands.wavelength[i]:g} nm"
-    return f"band {bands.labels[i] if bands.labels is not None else i}"
+def column_names(data: TrainingSet) -> ColumnNames:
+    """How messages name a band, by its wavelength, its label or its number, and a parameter."""
+    wavelength, labels = data.bands.wavelength, data.bands.labels
+
+    def band(i: int) -> str:
+        if wavelength is not None:
+            return f"{wavelength[i]:g} nm"
+        return f"band {labels[i] if labels is not None else i}"
+
+    return ColumnNames(band, lambda i: repr(data.transforms.transformed_names[i]))
 
 
 def _of_member(progress: FitProgress | None, number: int, count: int) -> FitProgress | None:
@@ -177,11 +187,3 @@ def _of_member(progress: FitProgress | None, number: int, count: int) -> FitProg
     if progress is None or count == 1:
         return progress
     return lambda label, iteration, value: progress(f"member {number + 1}, {label}", iteration, value)
-
-
-def _one_by_one(fits: Sequence[Callable[[], Training]]) -> list[Training]:
-    return [fit() for fit in fits]
-
-
-def _in_threads(fits: Sequence[Callable[[], Training]]) -> list[Training]:
-    return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))

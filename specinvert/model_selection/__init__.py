@@ -2,7 +2,4 @@
 
 from .select import Selection, select_model
 
-__all__ = [
-    "Selection",
-    "select_model",
-]
+__all__ = ["Selection", "select_model"]

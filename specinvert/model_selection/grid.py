@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from time import perf_counter
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from ..cubes import BlockInverter, Domain, Predictor, TrainingSet, declare_outputs
 from ..gllim.core import hold_out, one_blas_thread
-from ..gllim.em import Chunk, ChunkSource, ColumnNames, Settings, check_data, density_and_entropy, moments_of, train
+from ..gllim.em import Chunk, ChunkSource, Settings, check_data, density_and_entropy, moments_of, train
 from ..gllim.model import GLLiMParameters, Moments, aic, bic, icl
-from ..inverter import band_name
+from ..inverter import column_names
 
 NUMBERS = {
     "log_likelihood": ("observed log-likelihood of the training spectra and parameters", "1"),
@@ -40,13 +40,7 @@ class _Scores:
     truth: Moments
 
     def __add__(self, other: _Scores) -> _Scores:
-        return _Scores(
-            self.weight + other.weight,
-            self.log_density + other.log_density,
-            self.entropy + other.entropy,
-            self.squared_error + other.squared_error,
-            self.truth + other.truth,
-        )
+        return _Scores(*(getattr(self, own.name) + getattr(other, own.name) for own in fields(self)))
 
     @property
     def nrmse(self) -> np.ndarray:
@@ -105,23 +99,15 @@ class GridJob:
                 )
             own.latent_dimensions(n_bands)
             own.constraints.check_bands(n_bands)
-            check_data(moments, own, None, ColumnNames(self.band_name, self.parameter_name))
+            check_data(moments, own, None, column_names(self.data))
         return n, n_held_out
-
-    def band_name(self, i: int) -> str:
-        """A band as error messages name it."""
-        return band_name(self.data.bands, i)
-
-    def parameter_name(self, i: int) -> str:
-        """A parameter as error messages name it."""
-        return repr(self.data.transforms.transformed_names[i])
 
     def fit(self, settings: Settings) -> GridCell:
         """Fit and score one cell; a fit that degenerates has no numbers but the reason."""
         begun = perf_counter()
         nothing = np.full(len(self.data.parameters), np.nan)
         try:
-            training = train(self.data.source, settings, None, ColumnNames(self.band_name, self.parameter_name))
+            training = train(self.data.source, settings, None, column_names(self.data))
         except (ValueError, np.linalg.LinAlgError) as error:
             values = dict.fromkeys(NUMBERS, np.nan) | {"seconds": perf_counter() - begun}
             return GridCell(values, nothing, failure=str(error))

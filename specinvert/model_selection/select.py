@@ -1,7 +1,4 @@
-"""Choosing K and L_w: fits over a grid, compared by BIC, AIC, ICL or the likelihood of spectra held out.
-
-The paper chooses L_w by BIC (section "Latent Dimension Estimation Using BIC").
-"""
+"""Choosing K and L_w: fits over a grid, compared by BIC (the paper's choice for L_w), AIC, ICL or held-out spectra."""
 
 from __future__ import annotations
 
@@ -218,10 +215,7 @@ def _fit(job: GridJob, settings: Settings) -> GridCell:
 
 
 def _fit_all(
-    job: GridJob,
-    cells: Sequence[tuple[str, Settings]],
-    progress: SelectionProgress | None,
-    finished: _Finished | None,
+    job: GridJob, cells: Sequence[tuple[str, Settings]], progress: SelectionProgress | None, finished: _Finished | None
 ) -> list[GridCell]:
     """The fits, in the order of the cells."""
     kept = [None if finished is None else finished.load(number) for number in range(len(cells))]
@@ -249,9 +243,14 @@ def _fit_all(
 def _compute(tasks: dict[int, Any], take: Callable[[int, GridCell], None]) -> None:
     """Have dask compute numbered tasks, and give each result with its number to ``take`` when it is there."""
     numbers_of = {task.key: number for number, task in tasks.items()}
+
+    def done(key: Any, result: Any, *_: Any) -> None:
+        if key in numbers_of:
+            take(numbers_of[key], result)
+
     client = active_client()
     if client is None:
-        with _Taker(numbers_of, take):
+        with Callback(posttask=done):
             dask.compute(*tasks.values())
         return
     from distributed import as_completed
@@ -260,18 +259,6 @@ def _compute(tasks: dict[int, Any], take: Callable[[int, GridCell], None]) -> No
         futures = client.compute(list(tasks.values()))
     for future, result in as_completed(futures, with_results=True):
         take(numbers_of[future.key], result)
-
-
-class _Taker(Callback):  # type: ignore[misc]
-    """Hands on each fit that one of dask's local schedulers has done."""
-
-    def __init__(self, numbers_of: dict[Any, int], take: Callable[[int, GridCell], None]) -> None:
-        self.numbers_of, self.take = numbers_of, take
-        super().__init__(posttask=self._done)
-
-    def _done(self, key: Any, result: Any, *_: Any) -> None:
-        if key in self.numbers_of:
-            self.take(self.numbers_of[key], result)
 
 
 def _tabulate(

@@ -8,7 +8,7 @@ variable a parameter, any dimensions, lazy or not, NaN where there is no estimat
 in memory, eight bytes a value.
 
 Bands and p-values assume independent simulations; pixels of one scene are not. Calibration is that of each parameter by
-itself and on average over the simulations, not in every corner of the prior. Imports NumPy, SciPy and xarray only.
+itself and on average over the simulations, not in every corner of the prior.
 """
 
 from __future__ import annotations
@@ -149,15 +149,11 @@ def uniformity(pit: xr.Dataset) -> xr.Dataset:
     from scipy.stats import kstest
 
     values = pit_values(pit)
-    columns: dict[str, list[float]] = {name: [] for name in _UNIFORMITY}
-    for u in values.values():
-        test = kstest(u, "uniform") if u.size else None
-        columns["ks_statistic"].append(test.statistic if test else np.nan)
-        columns["ks_p"].append(test.pvalue if test else np.nan)
-        columns["mean"].append(u.mean() if u.size else np.nan)
-        columns["variance"].append(u.var() if u.size else np.nan)
-        columns["n"].append(u.size)
-    return _table(values, {name: (np.array(column), _UNIFORMITY[name]) for name, column in columns.items()})
+    rows = [
+        (*kstest(u, "uniform"), u.mean(), u.var(), u.size) if u.size else (*[np.nan] * 4, 0) for u in values.values()
+    ]
+    columns = zip(_UNIFORMITY.items(), zip(*rows, strict=True), strict=True)
+    return _table(values, {name: (np.array(column), text) for (name, text), column in columns})
 
 
 def calibration_table(pit: xr.Dataset) -> xr.Dataset:
@@ -208,11 +204,10 @@ def _table(
     values: Mapping[str, Array], columns: Mapping[str, tuple[np.ndarray, str]], dims: tuple[str, ...] = ()
 ) -> xr.Dataset:
     """A Dataset over parameter, and for arrays of more dimensions over ``dims``, of arrays with their long names."""
-    coordinate = {"parameter": ("parameter", list(values), {"long_name": "estimated parameter"})}
     return xr.Dataset(
         {
             name: (("parameter", *dims)[: array.ndim], array, {"long_name": long_name, "units": "1"})
             for name, (array, long_name) in columns.items()
         },
-        coords=coordinate,
+        coords={"parameter": ("parameter", list(values), {"long_name": "estimated parameter"})},
     )

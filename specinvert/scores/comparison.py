@@ -211,7 +211,8 @@ def _row(
     ]
     row = evaluation(sides[0], sides[1], data.parameters)[["nrmse", "rmse", "bias", "r2"]]
     off = np.abs(estimate - truth)
-    own = {"mae": off.mean(axis=0), "extreme_share": _share(off > (data.high - data.low) / 3, error)}
+    extreme = np.where(np.isnan(off), np.nan, off > (data.high - data.low) / 3)
+    own = {"mae": off.mean(axis=0), "extreme_share": extreme.mean(axis=0)}
     for name, values in own.items():
         long_name, units = _OWN[name]
         units = row["rmse"].attrs.get("units") if units is None else units
@@ -234,7 +235,3 @@ def _estimates(predicted: Any, shape: tuple[int, ...]) -> np.ndarray:
     if lost:
         raise ValueError(f"the estimates of {lost} of {shape[0]} spectra are NaN or infinite")
     return estimates.reshape(shape)
-
-
-def _share(extreme: np.ndarray, error: str) -> np.ndarray:
-    return np.full(extreme.shape[1], np.nan) if error else extreme.mean(axis=0)

@@ -5,7 +5,7 @@ Each finding says what was seen, how much of it, and what to do. The limits are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,11 +126,13 @@ def band_findings(spectra: np.ndarray, bands: Bands, of: str) -> Iterator[Findin
 
 def evaluation_findings(evaluation: xr.Dataset) -> Iterator[Finding]:
     """Findings of an evaluation, as `GLLiMInverter.evaluate` returns it: errors and coverage of the parameters."""
-    scores = {key: _by_parameter(evaluation, key) for key in ("nrmse", "rmse", "bias", "coverage_90", "n")}
+    names = evaluation["parameter"].values.tolist()
+    kinds = ("nrmse", "rmse", "bias", "coverage_90", "n")
+    scores = {kind: dict(zip(names, evaluation[kind].values.tolist(), strict=True)) for kind in kinds}
     empty = [name for name, count in scores["n"].items() if count == 0]
     if empty:
         todo = "Check that the test set has finite values of them, and spectra with enough valid bands."
-        yield Finding(f"Not evaluated: {_listed(empty)}", "No pair of truth and estimate is left.", todo, True)
+        yield Finding(f"Not evaluated: {', '.join(empty)}", "No pair of truth and estimate is left.", todo, True)
     yield from _errors(scores)
     yield from _coverage(scores["coverage_90"])
     least = int(evaluation["n"].min())
@@ -195,53 +197,47 @@ def _convergence(model: Model) -> Iterator[Finding]:
     )
 
 
-def _sizes(model: Model) -> list[Finding]:
+def _sizes(model: Model) -> Iterator[Finding]:
     few = few_samples(model.theta, model.total_weight)
     if few is None:
-        return []
+        return
     title, todo = "Few training samples for each component", "Simulate more spectra, or train with fewer components."
     if few.of_noise:
         title = f"Few training samples for {model.theta.structure.text}"
         todo = "Use sigma='diag' or 'iso' with latent dimensions, tied_sigma=True, or more samples."
-    return [Finding(title, f"{few.text}.", todo)]
+    yield Finding(title, f"{few.text}.", todo)
 
 
-def _held_out(model: Model) -> list[Finding]:
+def _held_out(model: Model) -> Iterator[Finding]:
     level, n_bands = model.log_tail, model.theta.n_bands
     if np.isnan(level):
-        return [
-            Finding(
-                "The domain of the model is not known",
-                f"{model.n_samples} training samples are too few to hold some out: no pixel is ever flagged as out of "
-                "domain.",
-                "Simulate more spectra.",
-            )
-        ]
+        few = f"{model.n_samples} training samples are too few to hold some out"
+        what = f"{few}: no pixel is ever flagged as out of domain."
+        yield Finding("The domain of the model is not known", what, "Simulate more spectra.")
+        return
     expected = np.log(_LEVEL)
     ratio = distance_at(level, n_bands) / distance_at(float(expected), n_bands) if level < expected else 1.0
     if ratio <= FAR_OUT:
-        return []
+        return
     structure = model.theta.structure
-    return [
-        Finding(
-            "Spectra held out of training fit much worse than the model expects",
-            f"One in a hundred lies {ratio:.3g} times as far from the model, in squared distance, as its noise allows "
-            f"(log tail probability {level:.4g}, {expected:.3g} if the noise were right).",
-            f"The {structure.name} noise covariance fits the training samples too closely: use sigma='diag' or 'iso' "
-            "with latent dimensions, tied_sigma=True, or more samples."
-            if structure.correlated
-            else "The maps are too coarse or the noise too simple: try more components, more latent dimensions, or a "
-            "noise a band (sigma='diag').",
-            ratio > FAR_OUT**2,
-        )
-    ]
+    yield Finding(
+        "Spectra held out of training fit much worse than the model expects",
+        f"One in a hundred lies {ratio:.3g} times as far from the model, in squared distance, as its noise allows "
+        f"(log tail probability {level:.4g}, {expected:.3g} if the noise were right).",
+        f"The {structure.name} noise covariance fits the training samples too closely: use sigma='diag' or 'iso' "
+        "with latent dimensions, tied_sigma=True, or more samples."
+        if structure.correlated
+        else "The maps are too coarse or the noise too simple: try more components, more latent dimensions, or a "
+        "noise a band (sigma='diag').",
+        ratio > FAR_OUT**2,
+    )
 
 
 def _errors(scores: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
     poor = {name: f"{score:.3g}" for name, score in scores["nrmse"].items() if score > POOR_NRMSE}
     if poor:
         yield Finding(
-            f"Not retrievable from these spectra: {_listed(poor)}",
+            f"Not retrievable from these spectra: {', '.join(poor)}",
             f"The NRMSE is {_each(poor)}; 1 is no better than always giving the mean.",
             "Do not map it, or give the model more to see it by: other bands, less noise, parameters that are "
             "known at inversion.",
@@ -255,7 +251,7 @@ def _errors(scores: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
         }
         if biased:
             yield Finding(
-                f"Estimated too {side}: {_listed(biased)}",
+                f"Estimated too {side}: {', '.join(biased)}",
                 f"The bias is {_each(biased)}.",
                 "The test spectra differ from the training spectra in a way that moves these estimates: compare "
                 "noise, ranges and nuisances of the two.",
@@ -271,26 +267,17 @@ def _coverage(shares: Mapping[str, float]) -> Iterator[Finding]:
     )
     if narrow:
         yield Finding(
-            f"Uncertainties are too small: {_listed(narrow)}",
+            f"Uncertainties are too small: {', '.join(narrow)}",
             f"90 % intervals hold only this share of the truths: {_each(narrow)}.",
             f"{recalibrate}, with latent dimensions for what else varies, or with the sensor's noise.",
             True,
         )
     if wide:
         yield Finding(
-            f"Uncertainties are too large: {_listed(wide)}",
+            f"Uncertainties are too large: {', '.join(wide)}",
             f"90 % intervals hold this share of the truths: {_each(wide)}.",
             f"{recalibrate}.",
         )
-
-
-def _by_parameter(evaluation: xr.Dataset, key: str) -> dict[str, float]:
-    pairs = zip(evaluation["parameter"].values, evaluation[key].values, strict=True)
-    return {str(name): float(value) for name, value in pairs}
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 def _each(values: Mapping[str, str]) -> str:
@@ -298,10 +285,6 @@ def _each(values: Mapping[str, str]) -> str:
 
 
 def _names(bands: Bands, which: Any) -> str:
-    places = np.flatnonzero(which)
-    shown = (
-        [f"number {i}" for i in places[:6]]
-        if bands.wavelength is None
-        else [f"{bands.wavelength[i]:.5g} nm" for i in places[:6]]
-    )
+    places, wavelength = np.flatnonzero(which), bands.wavelength
+    shown = [f"number {i}" if wavelength is None else f"{wavelength[i]:.5g} nm" for i in places[:6]]
     return ", ".join(shown) + (f" and {places.size - 6} more" if places.size > 6 else "")

@@ -2,7 +2,7 @@
 
 Estimates and truth are compared pixel by pixel, by position, after a check that they lie on the same grid; a pair with
 a NaN on either side is left out. Everything comes from sums that dask can merge, so lazy input is reduced chunk by
-chunk in one computation. Imports NumPy and xarray only.
+chunk in one computation.
 
 With e = estimate - truth over the n pairs, SSE = sum e**2 and SST = sum (truth - mean truth)**2,
 NRMSE = sqrt(SSE / SST), the paper's definition; R2 = 1 - SSE / SST; and the squared correlation follows
@@ -61,11 +61,11 @@ def nrmse(maps: xr.Dataset | xr.DataArray, truth: xr.Dataset | xr.DataArray) -> 
     if isinstance(maps, xr.Dataset) and isinstance(truth, xr.Dataset):
         names = shared_parameters(maps, truth)
         values = evaluation(maps, truth, names)["nrmse"]
-        return xr.Dataset({name: _scalar(values.sel(parameter=name)) for name in names})
+        return xr.Dataset({name: values.sel(parameter=name).reset_coords(drop=True) for name in names})
     if isinstance(maps, xr.DataArray) and isinstance(truth, xr.DataArray):
         name = str(maps.name or truth.name or "estimate")
         values = evaluation({name: maps}, {name: truth}, [name])["nrmse"]
-        return _scalar(values.isel(parameter=0)).rename(maps.name)
+        return values.isel(parameter=0).reset_coords(drop=True).rename(maps.name)
     raise TypeError(f"cannot compare {type(maps).__name__} with {type(truth).__name__}; give two of the same kind")
 
 
@@ -274,10 +274,6 @@ def _metrics(sums: xr.Dataset) -> dict[str, np.ndarray]:
         "correlation_squared": np.clip(correlation_squared, 0.0, 1.0),
         "n": s["n"],
     }
-
-
-def _scalar(value: xr.DataArray) -> xr.DataArray:
-    return value.reset_coords(drop=True)
 
 
 def format_number(value: float | int) -> str:

@@ -7,8 +7,8 @@ except ImportError as error:
 
 from .maps import open_maps, open_unread
 from .page import Page as Page
+from .page import Viewer as Viewer
+from .page import serve as serve
 from .pixel import Given as Given
-from .server import Viewer as Viewer
-from .server import serve as serve
 
 __all__ = ["Given", "Page", "Viewer", "open_maps", "open_unread", "serve"]

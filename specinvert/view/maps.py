@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from ..cubes import Bands, describe_bands, legible, listed, units_of
-from ..figures import edges_of, entry_text, is_tiff, open_geotiff_maps, pixel_dims, robust_limits, unit_ratio
+from ..figures import edges_of, entry_text, is_tiff, open_geotiff_maps, pixel_dims, robust_limits
 from ..flags import FLAG_VARIABLE, Flag, read_flags
 from ..io.reading import SUFFIXES, open_dataset, open_group
 
@@ -107,21 +107,6 @@ class PixelAxis:
         return Window.of(0, self.size, self.size)
 
 
-def map_axes(maps: xr.Dataset, dims: tuple[str, ...]) -> tuple[PixelAxis, ...]:
-    """Axes of the dimensions of the pixels; two are placed by coordinates together or not at all."""
-    placed = len(dims) == 2 and all(edges_of(maps, dim) is not None for dim in dims)
-    return tuple(PixelAxis.of(maps, dim, placed) for dim in dims)
-
-
-def aspect_of(maps: xr.Dataset, axes: tuple[PixelAxis, ...]) -> float:
-    """Length of a unit of the vertical axis over one of the horizontal one."""
-    vertical, horizontal = axes
-    if not vertical.placed:
-        return 1.0
-    ends = [(axis.first, axis.first + axis.size * axis.step) for axis in axes]
-    return unit_ratio(maps, (vertical.dim, horizontal.dim), ends[0], ends[1])
-
-
 TILE_BYTES = 16_000_000
 """Read at once, where the chunks of the file allow it."""
 MOST_SLICES = 40
@@ -175,7 +160,8 @@ class MapSource:
         self.dims = pixel_dims(numbers)
         if not all(dataset.sizes[dim] for dim in self.dims):
             raise ValueError(f"{name}: the maps are empty, their sizes are {dict(dataset.sizes)}")
-        self.axes: tuple[PixelAxis, ...] = map_axes(dataset, self.dims)
+        placed = len(self.dims) == 2 and all(edges_of(dataset, dim) is not None for dim in self.dims)
+        self.axes = tuple(PixelAxis.of(dataset, dim, placed) for dim in self.dims)  # two are placed together
         self.flag_variable = numbers.pop(FLAG_VARIABLE, None)
         self.flags: list[Flag] = [] if self.flag_variable is None else read_flags(self.flag_variable)
         self.omitted: list[str] = []

@@ -25,14 +25,12 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from ..cubes import legible, wrapped
-from ..figures import BLANK, MOST_ODD, flag_colours, render
+from ..figures import BLANK, MOST_ODD, flag_colours, render, unit_ratio
 from ..flags import Flag
-from .maps import Layer, MapSource, Picture, Window, aspect_of
+from .maps import Layer, MapSource, Picture, Window
 
 PARTS = "view/parts.html"
 """Template of the text of the page."""
-
-_WRAP = ":host { flex-wrap: wrap; }"
 
 
 _PROSE = """
@@ -86,7 +84,8 @@ def side_by_side(*parts: LayoutDOM, least: int = 340) -> Row:
     """Parts of equal width, below each other where the page has fewer than ``least`` pixels for each."""
     for part in parts:
         part.styles = {"flex": f"1 1 {least}px", "min-width": "0"}
-    return Row(children=list(parts), sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=_WRAP)], spacing=12)
+    wrap = InlineStyleSheet(css=":host { flex-wrap: wrap; }")
+    return Row(children=list(parts), sizing_mode="stretch_width", stylesheets=[wrap], spacing=12)
 
 
 TOOLS = "pan,wheel_zoom,box_zoom,reset,save"
@@ -235,7 +234,9 @@ class MapPanels(Panels):
     def _figure(self, height: int) -> figure:
         """A figure over the ranges that all share, with the frame of the map and the mark of a pixel."""
         across, down = (axis.span(axis.whole) for axis in (self.horizontal, self.vertical))
-        ratio = aspect_of(self.maps.dataset, self.maps.axes)
+        up, right = ((axis.first, axis.first + axis.size * axis.step) for axis in self.maps.axes)
+        dims = self.vertical.dim, self.horizontal.dim
+        ratio = unit_ratio(self.maps.dataset, dims, up, right) if self.vertical.placed else 1.0
         shape = ratio * down[1] / across[1]
         shown = min(max(shape, 1.0 / MOST_ODD), MOST_ODD)
         if shown != shape:
@@ -253,17 +254,9 @@ class MapPanels(Panels):
         )
         for end in self.ranges.values():
             end.renderers = [*(end.renderers or []), frame]
+        square = {"marker": "square", "fill_color": None, "line_width": 2}
         for size, colour in ((17, "black"), (13, "white")):
-            made.scatter(
-                "x",
-                "y",
-                source=self.marked,
-                marker="square",
-                size=size,
-                fill_color=None,
-                line_color=colour,
-                line_width=2,
-            )
+            made.scatter("x", "y", source=self.marked, size=size, line_color=colour, **square)
         made.xaxis.axis_label = text(self.horizontal.label)
         made.yaxis.axis_label = text(self.vertical.label)
         for axis in made.axis:

@@ -229,7 +229,8 @@ class PixelReader:
         if self.source.flag_variable is None:
             return None
         value = _at(self.source.flag_variable, place, layer.selection)
-        return decode(self.source, 0 if np.isnan(value) else int(value))
+        bits = 0 if np.isnan(value) else int(value)
+        return [flag.title for flag in self.source.flags if bits & flag.mask]
 
 
 def _entry_of(value: Any, place: Mapping[Hashable, int]) -> Any:
@@ -248,11 +249,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, xr.DataArray | xr.Variable):
         return f"by {', '.join(map(str, value.dims))}"
     return "of each band" if np.ndim(value) == 1 else "as a covariance"
-
-
-def decode(source: MapSource, value: int) -> list[str]:
-    """Names of the flags of a value."""
-    return [flag.title for flag in source.flags if value & flag.mask]
 
 
 def _at(array: xr.DataArray, place: Mapping[str, int], selection: Mapping[Hashable, int]) -> float:
@@ -275,8 +271,9 @@ class PixelPanel:
         self.numbers: Div = prose("", visible=False)
         self.lines = ColumnDataSource(data={"x": [], "observed": [], "fitted": []})
         self.residuals = ColumnDataSource(data={"x": [], "residual": [], "lower": [], "upper": []})
+        attrs = {} if reader.inverter is None else reader.inverter.model_.attrs
         names = [] if reader.inverter is None else reader.inverter.model_.names
-        self.densities = [DensityFigure(name.replace("_", " "), self._units(name)) for name in names]
+        self.densities = [DensityFigure(name.replace("_", " "), units_of(attrs[name])) for name in names]
         self.spectra = Column(children=self._spectra(), sizing_mode="stretch_width", visible=False)
         figures = [density.figure for density in self.densities]
         self.posteriors = side_by_side(*figures, least=260)
@@ -284,10 +281,6 @@ class PixelPanel:
         beside = side_by_side(self.numbers, *([self.spectra] if reader.spectra is not None else []), least=400)
         below = [self.posteriors] if figures else []
         self.root = Column(children=[self.head, beside, *below], sizing_mode="stretch_width")
-
-    def _units(self, name: str) -> str:
-        assert self.reader.inverter is not None
-        return units_of(self.reader.inverter.model_.attrs[name])
 
     def _spectra(self) -> list[figure]:
         if self.reader.spectra is None:
@@ -347,12 +340,8 @@ class PixelPanel:
         residual = nothing if explained is None or explained.residual is None else explained.residual
         deviation = nothing if explained is None or explained.deviation is None else explained.deviation
         self.lines.data = {"x": axis.x, "observed": axis.y(observed), "fitted": axis.y(observed - residual)}
-        self.residuals.data = {
-            "x": axis.x,
-            "residual": axis.y(residual),
-            "lower": axis.y(-2.0 * deviation),
-            "upper": axis.y(2.0 * deviation),
-        }
+        spread = axis.y(2.0 * deviation)
+        self.residuals.data = {"x": axis.x, "residual": axis.y(residual), "lower": -spread, "upper": spread}
 
 
 class DensityFigure:

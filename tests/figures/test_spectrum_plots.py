@@ -11,7 +11,7 @@ from specinvert.cubes.bands import Bands
 from specinvert.cubes.labels import subsample
 from specinvert.figures import plot_convergence, plot_spectrum, plot_training
 from specinvert.figures.layout import BandAxis
-from specinvert.figures.training import MAX_SAMPLES, PERCENTILES
+from specinvert.figures.spectrum import MAX_SAMPLES, PERCENTILES
 
 ORDER = np.argsort(WAVELENGTHS)
 PIXEL = {"y": 2, "x": 3}

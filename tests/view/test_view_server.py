@@ -24,7 +24,7 @@ from bokeh.client import pull_session
 from bokeh.models import Select
 
 from specinvert.view import serve
-from specinvert.view.server import allowed_origins, is_loopback
+from specinvert.view.page import allowed_origins, is_loopback
 
 EVIL = "<script>window.hit=1</script>"
 IMAGE = "<img src=x onerror=window.hit=2>"
