@@ -12,11 +12,10 @@ import numpy as np
 import xarray as xr
 
 from ..gllim.transforms import Transforms
-from .bands import Bands, describe_bands, match_bands
+from .bands import Bands, check_units, describe_bands, match_bands
 from .labels import Labels, is_lazy, listed, meant, same_places, unmasked
 from .outputs import INTERVAL, TRANSFORMS, MapVariable, check_outputs
 from .request import Request, remark_on_unit
-from .units import check_units
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import xarray as xr
 
-from .bands import Bands, describe_bands, find_band_dim, match_bands, read_good
+from .bands import Bands, check_units, describe_bands, find_band_dim, match_bands, read_good
 from .labels import (
     Labels,
     fill_value,
@@ -24,7 +24,6 @@ from .labels import (
     require_unpacked,
     with_history,
 )
-from .units import check_units
 
 WATER_VAPOUR_NM = ((1350.0, 1450.0), (1800.0, 1950.0))
 """Ranges in nm where water vapour leaves no light at the ground."""
