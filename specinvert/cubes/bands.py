@@ -153,10 +153,8 @@ def describe_bands(array: xr.DataArray, dim: str) -> Bands:
     values = np.asarray(coordinate.values, dtype=np.float64)
     name = str(coordinate.name)
     _check_wavelengths(values, name, dim)
-    unit = _declared_unit(coordinate, array.attrs)
-    guessed = unit is None
-    if unit is None:
-        unit = _guess_unit(values, name)
+    declared = _declared_unit(coordinate, array.attrs)
+    unit = declared or _guess_unit(values, name)
     nanometres = values * NM_PER_UNIT[unit]
     if nanometres.size and not _plausible(nanometres):
         likely = [u for u in ("nm", "um", "m") if _plausible(values * NM_PER_UNIT[u])]
@@ -165,7 +163,7 @@ def describe_bands(array: xr.DataArray, dim: str) -> Bands:
             f"units {unit!r} contradict the values of {name!r}, {_span(values)}{hint}; "
             "correct the coordinate's 'units' attribute or its values"
         )
-    return Bands(dim=dim, size=size, wavelength=nanometres, unit=unit, guessed=guessed)
+    return Bands(dim=dim, size=size, wavelength=nanometres, unit=unit, guessed=declared is None)
 
 
 def wavelength_coordinate(array: xr.DataArray, dim: Hashable) -> xr.DataArray | None:
@@ -304,13 +302,11 @@ def _check_wavelengths(values: np.ndarray, name: str, dim: str) -> None:
 
 def _declared_unit(coordinate: xr.DataArray, attrs: Mapping[Hashable, object]) -> str | None:
     name = str(coordinate.name)
-    given = coordinate.attrs.get("units")
-    if is_unknown(given):
-        given = next((value for key, value in attrs.items() if is_wavelength_units_key(key)), None)
-    if is_unknown(given):
-        suffix = _NAME_UNIT.search(name.strip().lower())
-        given = suffix["unit"] if suffix else None
-    if is_unknown(given):
+    of_array = next((value for key, value in attrs.items() if is_wavelength_units_key(key)), None)
+    suffix = _NAME_UNIT.search(name.strip().lower())
+    said = (coordinate.attrs.get("units"), of_array, suffix and suffix["unit"])
+    given = next((unit for unit in said if not is_unknown(unit)), None)
+    if given is None:
         return None
     unit = length_unit(given)
     if unit is None:
@@ -335,15 +331,14 @@ def _plausible(nanometres: np.ndarray) -> bool:
 
 def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float, of: str) -> np.ndarray:
     chosen = np.full(wanted.size, -1, dtype=np.intp)
-    if offered.size:
-        distance = np.abs(wanted[:, None] - offered[None, :])
-        rows, columns = np.nonzero(distance <= tolerance)
-        free = np.ones(offered.size, dtype=bool)
-        for pair in np.argsort(distance[rows, columns], kind="stable"):
-            row, column = rows[pair], columns[pair]
-            if chosen[row] < 0 and free[column]:
-                chosen[row] = column
-                free[column] = False
+    distance = np.abs(wanted[:, None] - offered[None, :])
+    rows, columns = np.nonzero(distance <= tolerance)
+    free = np.ones(offered.size, dtype=bool)
+    for pair in np.argsort(distance[rows, columns], kind="stable"):
+        row, column = rows[pair], columns[pair]
+        if chosen[row] < 0 and free[column]:
+            chosen[row] = column
+            free[column] = False
     missing = np.flatnonzero(chosen < 0)
     if not missing.size:
         return chosen
@@ -426,20 +421,12 @@ def length_unit(unit: object) -> str | None:
 
 
 def check_units(expected: object, given: object, what: str) -> None:
-    """Raise where two units are both known and contradict each other.
+    """Raise ValueError where two units are both known, not None, and contradict each other.
 
     Spellings of a plain fraction ("1", "", "reflectance", "unitless", ...) are one unit, and so are "%" and
     "percent", and those of each unit of length; others are compared without regard to case and blanks.
 
-    Parameters
-    ----------
-    expected : unit that the model was trained with, or None where unknown.
-    given : unit of the data in hand, or None where unknown.
-    what : what carries the unit, for the message: "cube".
-
-    Raises
-    ------
-    ValueError : the units differ; the message says how to convert where that is known.
+    ``what`` carries the unit given, for the message, which says how to convert where that is known.
 
     Examples
     --------

@@ -13,8 +13,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from operator import add
+from operator import add, call
 from typing import Any
 
 import dask
@@ -41,7 +42,6 @@ from .labels import (
     Labels,
     earlier_history,
     find_spectra,
-    is_lazy,
     listed,
     meant,
     native,
@@ -133,7 +133,9 @@ def read_training(
     columns = [_flat(meant(training[name], f"parameter {name!r}"), sizes, name) for name in names]
     n_rows = int(np.prod(list(sizes.values()), dtype=np.int64))
     values = np.stack(columns, axis=1) if columns else np.empty((n_rows, 0))
-    low, high = _finite_ranges(values)
+    finite = np.isfinite(values)
+    low = np.where(finite, values, np.inf).min(axis=0, initial=np.inf)
+    high = np.where(finite, values, -np.inf).max(axis=0, initial=-np.inf)
     settled, values = _transformed(Transforms.of(transforms, names), values)
     frequencies = check_weights(_weights(training, choice.weights, array, sizes), n_rows)
     given = check_responsibilities(responsibilities, n_rows)
@@ -174,9 +176,8 @@ def _chunks(
     samples: xr.DataArray, values: np.ndarray, frequencies: np.ndarray, given: np.ndarray | None, persist: bool | str
 ) -> ArrayChunks | DaskChunks:
     """Spectra (*samples, D) with what belongs to each."""
-    if not is_lazy(samples):
-        rows = samples.values.reshape(len(values), -1)
-        return ArrayChunks(Chunk(rows, values, frequencies, given))
+    if samples.chunks is None:
+        return ArrayChunks(Chunk(samples.values.reshape(len(values), -1), values, frequencies, given))
     chunks = delayed_chunks(samples.data, values, frequencies, given)
     kept = persist is True or (persist == "auto" and samples.nbytes <= PERSIST_BYTES)
     return chunks.persist() if kept else chunks
@@ -184,20 +185,20 @@ def _chunks(
 
 def _complete(source: ArrayChunks | DaskChunks, names: Sequence[str], missing: str) -> ChunkSource:
     """The samples without NaN; ValueError where there are others and ``missing`` is "raise"."""
-    lacking = source.sum(_Missing.of)
-    if not lacking.rows:
+    rows, *counts = source.sum(_lacking).tolist()
+    if not rows:
         return source
+    places = ["the spectra", *map(repr, names)]
+    parts = [f"{count} in {place}" for place, count in zip(places, counts, strict=True) if count]
+    lacking = f"{rows} training samples hold NaN or infinite values ({', '.join(parts)})"
     if missing == "raise":
-        raise ValueError(f"{lacking.describe(names)}; drop them first or pass missing='drop'")
-    logger.warning("%s; they are left out", lacking.describe(names))
+        raise ValueError(f"{lacking}; drop them first or pass missing='drop'")
+    logger.warning("%s; they are left out", lacking)
     return source.where(_finite)
 
 
 def _transformed(transforms: Transforms, values: np.ndarray) -> tuple[Transforms, np.ndarray]:
-    """Transforms that know the training values next to their bounds, and the values (n, L_z) that the model sees.
-
-    Rows with NaN stay NaN, to be counted with those of the spectra.
-    """
+    """Transforms that know the training values next to their bounds, and those (n, L_z) of the model, NaN rows too."""
     if transforms.is_identity:
         return transforms, values
     whole = np.isfinite(values).all(axis=1)
@@ -205,14 +206,6 @@ def _transformed(transforms: Transforms, values: np.ndarray) -> tuple[Transforms
     z = np.full((len(values), transforms.n_transformed), np.nan)
     z[whole] = settled.forward(values[whole])
     return settled, z
-
-
-def _finite_ranges(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest value of every column that are finite."""
-    finite = np.isfinite(values)
-    low = np.where(finite, values, np.inf).min(axis=0, initial=np.inf)
-    high = np.where(finite, values, -np.inf).max(axis=0, initial=-np.inf)
-    return low, high
 
 
 def parameter_names(
@@ -268,28 +261,10 @@ def _flat(array: xr.DataArray, sizes: dict[Hashable, int], name: str) -> np.ndar
     return np.asarray(full.transpose(*sizes).values, dtype=np.float64).ravel()
 
 
-@dataclass(frozen=True)
-class _Missing:
-    """Samples with a value that is not finite, and what it was in: spectra (count) and parameters (L_t,)."""
-
-    rows: int
-    spectra: int
-    parameters: np.ndarray
-
-    @classmethod
-    def of(cls, chunk: Chunk) -> _Missing:
-        spectra = ~np.isfinite(chunk.spectra).all(axis=1)
-        parameters = ~np.isfinite(chunk.parameters)
-        either = spectra | parameters.any(axis=1)
-        return cls(int(either.sum()), int(spectra.sum()), parameters.sum(axis=0))
-
-    def __add__(self, other: _Missing) -> _Missing:
-        return _Missing(self.rows + other.rows, self.spectra + other.spectra, self.parameters + other.parameters)
-
-    def describe(self, names: Sequence[str]) -> str:
-        parts = [f"{self.spectra} in the spectra"] if self.spectra else []
-        parts += [f"{n} in {name!r}" for name, n in zip(names, self.parameters, strict=True) if n]
-        return f"{self.rows} training samples hold NaN or infinite values ({', '.join(parts)})"
+def _lacking(chunk: Chunk) -> np.ndarray:
+    """How many samples are not finite: of all, in the spectra, and in each parameter, (2 + L_t,)."""
+    spectra, parameters = ~np.isfinite(chunk.spectra).all(axis=1), ~np.isfinite(chunk.parameters)
+    return np.array([(spectra | parameters.any(axis=1)).sum(), spectra.sum(), *parameters.sum(axis=0)])
 
 
 def _finite(chunk: Chunk) -> np.ndarray:
@@ -307,11 +282,9 @@ def active_client() -> Any:
         return None
     try:
         from distributed import get_client
-    except ImportError:
-        return None
-    try:
+
         client = get_client()
-    except ValueError:
+    except (ImportError, ValueError):
         return None
     return client if client.status == "running" else None
 
@@ -342,8 +315,8 @@ class DaskChunks:
 
     def delayed_sum(self, function: Callable[[Chunk], Sum], scaling: Scaling | None, row_numbers: int) -> Any:
         """The sum, yet to be computed; on a cluster, what is to be done is on its way to the workers."""
-        (step,) = _hold([(function, scaling, row_numbers)], self.client)
-        terms = [dask.delayed(_sum_chunk)(step, chunk) for chunk in self.chunks]
+        (step,) = _hold([partial(sum_blocks, function, scaling=scaling, row_numbers=row_numbers)], self.client)
+        terms = [dask.delayed(call)(step, chunk) for chunk in self.chunks]
         while len(terms) > 1:
             pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
             terms = [dask.delayed(add)(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
@@ -443,8 +416,3 @@ def _needing(client: Any) -> Iterator[None]:
                 "with checkpoint=... it goes on from the last state kept"
             ) from error
         raise
-
-
-def _sum_chunk(step: tuple[Callable[[Chunk], Any], Scaling | None, int], chunk: Chunk) -> Any:
-    function, scaling, row_numbers = step
-    return sum_blocks(function, chunk, scaling, row_numbers)
