@@ -1,18 +1,22 @@
 from .bands import (
+    NM_PER_UNIT,
     Bands,
+    check_units,
     describe_bands,
     find_band_dim,
     is_fwhm_name,
     is_good_name,
+    is_unknown,
     is_wavelength_name,
     is_wavelength_units_key,
+    length_unit,
     letters_of,
     match_bands,
     read_fwhm,
     read_good,
+    units_of,
     wavelength_coordinate,
 )
-from .chunks import DaskChunks, active_client, large_graphs
 from .engine import BlockInverter, Predictor, apply_blocks
 from .given import (
     Conditions,
@@ -62,8 +66,15 @@ from .recalibration import Recalibration, pit_values
 from .request import Request, read_request, select_bands
 from .resampling import resample, resample_noise
 from .responses import RESPONSE_DIM, Cells, Sensor, band_weights, read_sensor
-from .training import TrainingChoice, TrainingSet, parameter_names, read_training
-from .units import NM_PER_UNIT, check_units, is_unknown, length_unit, units_of
+from .training import (
+    DaskChunks,
+    TrainingChoice,
+    TrainingSet,
+    active_client,
+    large_graphs,
+    parameter_names,
+    read_training,
+)
 
 __all__ = [
     "COMMITTEE",

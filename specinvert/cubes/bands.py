@@ -1,4 +1,4 @@
-"""The band axis: which dimension it is, its wavelengths in nanometres, and matching one axis to another.
+"""The band axis: which dimension it is, its wavelengths and their units, and matching one axis to another.
 
 Wavelengths are matched in nanometres within a tolerance and never through xarray's float indexes, which silently drop
 coordinates that differ in the last digits.
@@ -15,9 +15,25 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .units import NM_PER_UNIT, is_unknown, length_unit
-
 logger = logging.getLogger(__name__)
+
+NM_PER_UNIT = {"nm": 1.0, "um": 1e3, "mm": 1e6, "m": 1e9, "angstrom": 0.1}
+
+_LENGTH_SPELLINGS = {
+    "nm": "nm nms nanometer nanometers nanometre nanometres",
+    "um": "um ums µm μm micron microns micrometer micrometers micrometre micrometres",
+    "mm": "mm millimeter millimeters millimetre millimetres",
+    "m": "m meter meters metre metres",
+    "angstrom": "å ang angstrom angstroms ångström ångströms ångstrom ångstroms",
+}
+_LENGTHS = {spelling: unit for unit, text in _LENGTH_SPELLINGS.items() for spelling in text.split()}
+_UNKNOWN = frozenset({"", "unknown", "none", "n/a", "na", "-"})
+_FRACTION = (
+    *("", "1", "1.0", "-", "none"),
+    *("reflectance", "unitless", "dimensionless", "adimensional", "fraction", "ratio", "unity"),
+)
+_SAME = {**dict.fromkeys(_FRACTION, "1"), **dict.fromkeys(("%", "percent", "per cent", "pct"), "%")}
+_REMEDY = {("1", "%"): "divide by 100", ("%", "1"): "multiply by 100"}
 
 _STANDARD_NAMES = frozenset({"radiation_wavelength", "sensor_band_central_radiation_wavelength"})
 _SPELLINGS = (
@@ -137,10 +153,8 @@ def describe_bands(array: xr.DataArray, dim: str) -> Bands:
     values = np.asarray(coordinate.values, dtype=np.float64)
     name = str(coordinate.name)
     _check_wavelengths(values, name, dim)
-    unit = _declared_unit(coordinate, array.attrs)
-    guessed = unit is None
-    if unit is None:
-        unit = _guess_unit(values, name)
+    declared = _declared_unit(coordinate, array.attrs)
+    unit = declared or _guess_unit(values, name)
     nanometres = values * NM_PER_UNIT[unit]
     if nanometres.size and not _plausible(nanometres):
         likely = [u for u in ("nm", "um", "m") if _plausible(values * NM_PER_UNIT[u])]
@@ -149,7 +163,7 @@ def describe_bands(array: xr.DataArray, dim: str) -> Bands:
             f"units {unit!r} contradict the values of {name!r}, {_span(values)}{hint}; "
             "correct the coordinate's 'units' attribute or its values"
         )
-    return Bands(dim=dim, size=size, wavelength=nanometres, unit=unit, guessed=guessed)
+    return Bands(dim=dim, size=size, wavelength=nanometres, unit=unit, guessed=declared is None)
 
 
 def wavelength_coordinate(array: xr.DataArray, dim: Hashable) -> xr.DataArray | None:
@@ -288,13 +302,11 @@ def _check_wavelengths(values: np.ndarray, name: str, dim: str) -> None:
 
 def _declared_unit(coordinate: xr.DataArray, attrs: Mapping[Hashable, object]) -> str | None:
     name = str(coordinate.name)
-    given = coordinate.attrs.get("units")
-    if is_unknown(given):
-        given = next((value for key, value in attrs.items() if is_wavelength_units_key(key)), None)
-    if is_unknown(given):
-        suffix = _NAME_UNIT.search(name.strip().lower())
-        given = suffix["unit"] if suffix else None
-    if is_unknown(given):
+    of_array = next((value for key, value in attrs.items() if is_wavelength_units_key(key)), None)
+    suffix = _NAME_UNIT.search(name.strip().lower())
+    said = (coordinate.attrs.get("units"), of_array, suffix and suffix["unit"])
+    given = next((unit for unit in said if not is_unknown(unit)), None)
+    if given is None:
         return None
     unit = length_unit(given)
     if unit is None:
@@ -319,15 +331,14 @@ def _plausible(nanometres: np.ndarray) -> bool:
 
 def _match_wavelengths(wanted: np.ndarray, offered: np.ndarray, tolerance: float, of: str) -> np.ndarray:
     chosen = np.full(wanted.size, -1, dtype=np.intp)
-    if offered.size:
-        distance = np.abs(wanted[:, None] - offered[None, :])
-        rows, columns = np.nonzero(distance <= tolerance)
-        free = np.ones(offered.size, dtype=bool)
-        for pair in np.argsort(distance[rows, columns], kind="stable"):
-            row, column = rows[pair], columns[pair]
-            if chosen[row] < 0 and free[column]:
-                chosen[row] = column
-                free[column] = False
+    distance = np.abs(wanted[:, None] - offered[None, :])
+    rows, columns = np.nonzero(distance <= tolerance)
+    free = np.ones(offered.size, dtype=bool)
+    for pair in np.argsort(distance[rows, columns], kind="stable"):
+        row, column = rows[pair], columns[pair]
+        if chosen[row] < 0 and free[column]:
+            chosen[row] = column
+            free[column] = False
     missing = np.flatnonzero(chosen < 0)
     if not missing.size:
         return chosen
@@ -392,3 +403,56 @@ def is_good_name(name: object) -> bool:
 def letters_of(name: object) -> str:
     """A name in lower case without anything but letters."""
     return re.sub(r"[^a-z]", "", str(name).lower())
+
+
+def is_unknown(unit: object) -> bool:
+    """Tell whether `unit` says nothing: None, blank, "unknown" and the like."""
+    return unit is None or as_text(unit).strip().lower() in _UNKNOWN
+
+
+def length_unit(unit: object) -> str | None:
+    """Return the key of `NM_PER_UNIT` that `unit` spells, or None where it is no unit of length."""
+    text = as_text(unit).strip().strip("[]()").rstrip(".")
+    if text == "A":
+        return "angstrom"
+    if text.startswith("M") and len(text) == 2:  # megametres, not millimetres
+        return None
+    return _LENGTHS.get(text.lower())
+
+
+def check_units(expected: object, given: object, what: str) -> None:
+    """Raise ValueError where two units are both known, not None, and contradict each other.
+
+    Spellings of a plain fraction ("1", "", "reflectance", "unitless", ...) are one unit, and so are "%" and
+    "percent", and those of each unit of length; others are compared without regard to case and blanks.
+
+    ``what`` carries the unit given, for the message, which says how to convert where that is known.
+
+    Examples
+    --------
+    >>> check_units("1", "reflectance", "cube")
+    """
+    if expected is None or given is None:
+        return
+    pair = _canonical(as_text(expected)), _canonical(as_text(given))
+    if pair[0] != pair[1]:
+        remedy = _REMEDY.get(pair, f"convert it to {expected!r}")
+        raise ValueError(
+            f"{what} is in {given!r} but {expected!r} is expected; {remedy}, or correct its 'units' attribute"
+        )
+
+
+def as_text(unit: object) -> str:
+    """A unit as text, though a file gave bytes or a number."""
+    return unit.decode("utf-8", "replace") if isinstance(unit, bytes) else str(unit)
+
+
+def _canonical(unit: str) -> str:
+    text = " ".join(unit.lower().split())
+    return _SAME.get(text) or length_unit(unit) or text
+
+
+def units_of(*attrs: Mapping[Any, Any]) -> str:
+    """The first units among attributes, "" for none and for those of a pure number."""
+    first = next((str(given["units"]).strip() for given in attrs if given.get("units")), "")
+    return "" if first == "1" else first

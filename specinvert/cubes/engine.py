@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from operator import getitem
+from operator import call, getitem
 from typing import Any
 
 import dask
@@ -24,8 +24,8 @@ from ..gllim.em import available_cpus
 from ..gllim.model import GLLiMParameters
 from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, SideInformation, estimates
 from ..gllim.transforms import Transforms
-from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less
-from .labels import is_lazy, pixel_coordinates
+from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less, refuse_negative
+from .labels import pixel_coordinates
 from .outputs import BAND, COVARIANCE, DOMAIN, MapVariable
 from .reading import Domain, Interval, Pixels, Reading, Trained
 from .recalibration import Recalibration
@@ -51,25 +51,13 @@ class Predictor:
     recalibration: Recalibration | None = None
     held_out: np.ndarray | None = None
 
-    @property
-    def n_bands(self) -> int:
-        """D."""
-        return self.members[0].n_bands
-
     def __dask_tokenize__(self) -> Any:
         # tokens of arrays depend on their memory order
         arrays = [np.ascontiguousarray(a) for theta in self.members for a in theta.arrays().values()]
         domain = (np.asarray(self.domain.low), np.asarray(self.domain.high), self.domain.log_tail)
         kinds = [(repr(theta.constraints), theta.n_latent) for theta in self.members]
-        rest = (
-            kinds,
-            repr(self.transforms),
-            domain,
-            self.by_evidence,
-            self.least_bands,
-            None if self.recalibration is None else self.recalibration.to_arrays(),
-            self.held_out,
-        )
+        correction = None if self.recalibration is None else self.recalibration.to_arrays()
+        rest = (kinds, repr(self.transforms), domain, self.by_evidence, self.least_bands, correction, self.held_out)
         return normalize_token((type(self).__name__, arrays, rest))
 
 
@@ -194,11 +182,7 @@ class BlockInverter:
             values = array.reshape((n, -1))
             if extra.role == NOISE:
                 deviation = np.asarray(values, dtype=np.float64)
-                if (deviation < 0).any() or np.isinf(deviation).any():
-                    raise ValueError(
-                        f"noise is negative or infinite in {int(((deviation < 0) | np.isinf(deviation)).sum())} places "
-                        f"(least {np.nanmin(deviation):g}): it is standard deviations in the units of the spectra"
-                    )
+                refuse_negative(deviation)
                 spectra = np.where(np.isnan(deviation), np.nan, spectra)
                 added = deviation**2 if conditions.included is None else less(deviation**2, conditions.included)
                 added = np.nan_to_num(added)
@@ -284,25 +268,23 @@ def _invert_array(block: np.ndarray, extras: list[np.ndarray], kernel: BlockInve
     return results
 
 
-def _call(block: np.ndarray, kernel: BlockInverter, *extras: np.ndarray) -> tuple[np.ndarray, ...]:
-    return kernel(block, *extras)
-
-
 def _invert_lazily(cube: da.Array, extras: Sequence[Extra], kernel: BlockInverter) -> list[da.Array]:
     """The kernel over the blocks of a cube (..., D), each with all bands: one task a block, and one an output.
 
     The kernel goes along without what differs from pixel to pixel, of which each block gets its own.
     """
     pixels = tuple(range(cube.ndim - 1))
-    bare = replace(kernel, conditions=replace(kernel.conditions, extras=tuple(e.without_array() for e in extras)))
+    of_no_pixel = tuple(replace(extra, array=xr.DataArray()) for extra in extras)
+    bare = replace(kernel, conditions=replace(kernel.conditions, extras=of_no_pixel))
     held = da.from_delayed(dask.delayed(bare, pure=True, traverse=False), shape=(), dtype=object)
     beside: list[Any] = []
     for extra in extras:
         chunks = (*cube.chunks[:-1], (len(kernel.bands),)) if extra.banded else cube.chunks[:-1]
-        array = extra.array.data.rechunk(chunks) if is_lazy(extra.array) else da.from_array(extra.array.values, chunks)
+        lazy = extra.array.chunks is not None
+        array = extra.array.data.rechunk(chunks) if lazy else da.from_array(extra.array.values, chunks)
         beside += [array, (*pixels, cube.ndim) if extra.banded else pixels]
     blocks = da.blockwise(
-        *(_call, pixels, cube, (*pixels, cube.ndim - 1), held, (), *beside),
+        *(call, pixels, held, (), cube, (*pixels, cube.ndim - 1), *beside),
         dtype=object,
         meta=np.empty((0,) * len(pixels), dtype=object),
         concatenate=True,

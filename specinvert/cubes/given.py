@@ -12,18 +12,16 @@ import numpy as np
 import xarray as xr
 
 from ..gllim.transforms import Transforms
-from .bands import Bands, describe_bands, match_bands
-from .labels import Labels, is_lazy, listed, meant, same_places, unmasked
+from .bands import Bands, check_units, describe_bands, match_bands
+from .labels import Labels, listed, meant, same_places, unmasked
 from .outputs import INTERVAL, TRANSFORMS, MapVariable, check_outputs
 from .request import Request, remark_on_unit
-from .units import check_units
 
 logger = logging.getLogger(__name__)
 
 NOISE, VALUE, LOW, HIGH, TRUTH = "noise", "value", "low", "high", "truth"
 PER_BAND, COVARIANCE, PER_PIXEL = "of each band", "as a covariance", "of each pixel"
 """What a record of conditions says of noise that is no number, and of parameters that differ from pixel to pixel."""
-_INCLUDED = ", training's included"
 
 
 @dataclass(frozen=True)
@@ -37,10 +35,6 @@ class Extra:
     index: int
     array: xr.DataArray
     banded: bool = False
-
-    def without_array(self) -> Extra:
-        """What it is, of no pixel."""
-        return replace(self, array=xr.DataArray())
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +177,7 @@ def in_words(record: Mapping[str, Any]) -> list[str]:
         noise, included = record["noise"], record["noise_includes_training"]
         form = noise if isinstance(noise, str) else f"{noise:g}"
         beyond = "" if noise == PER_PIXEL else " beyond training"
-        said.append(f"noise {form}{_INCLUDED if included else beyond}")
+        said.append(f"noise {form}" + (", training's included" if included else beyond))
     for name, given in record.get("known", {}).items():
         low, high = given if isinstance(given, list) else (None, None)
         if given == PER_PIXEL:
@@ -252,23 +246,13 @@ def _known_items(known: Any, names: Sequence[str], cube: xr.DataArray) -> tuple[
     """What is given for each parameter, and remarks on what of a Dataset is none."""
     if known is None:
         return {}, ()
-    if isinstance(known, xr.Dataset):
-        return _known_variables(known, names, cube)
-    if not isinstance(known, Mapping):
+    if not isinstance(known, xr.Dataset | Mapping):
         raise TypeError(f"known must be a Dataset or a dict of parameters, not {type(known).__name__}")
-    unknown = [name for name in known if name not in names]
-    if unknown:
-        raise ValueError(f"known parameters {listed(unknown)} are not of this model; it has {listed(names)}")
-    return {str(name): value for name, value in known.items()}, ()
-
-
-def _known_variables(
-    known: xr.Dataset, names: Sequence[str], cube: xr.DataArray
-) -> tuple[dict[str, xr.DataArray], tuple[str, ...]]:
-    """The parameters among the variables and coordinates of a Dataset, and a remark on others that are not of the cube.
-
-    Raises ValueError where there is none.
-    """
+    if not isinstance(known, xr.Dataset):
+        unknown = [name for name in known if name not in names]
+        if unknown:
+            raise ValueError(f"known parameters {listed(unknown)} are not of this model; it has {listed(names)}")
+        return {str(name): value for name, value in known.items()}, ()
     parameters = {str(name): known[name] for name in known.variables if name in names}
     others = [name for name in known.variables if name not in parameters and name not in {*known.dims, *cube.coords}]
     if not parameters:
@@ -299,8 +283,8 @@ def _read_noise(
         array = array.isel({request.band_dim: _noise_bands(array, own, request, labels.bands, tolerance)})
     if set(array.dims) <= {request.band_dim}:
         return _variance(array.values), [], remarks
-    if not is_lazy(array):
-        _refuse_negative(array.values)
+    if array.chunks is None:
+        refuse_negative(array.values)
     return None, [Extra(NOISE, 0, _on_pixels(array, request, "noise", banded), banded)], remarks
 
 
@@ -313,13 +297,13 @@ def _shared_noise(request: Request, noise: Any) -> np.ndarray:
     )
     if isinstance(noise, xr.Dataset):
         raise TypeError(f"noise is a Dataset of {listed(noise.data_vars)}: give one of its variables, a DataArray")
+    shown = " ".join(repr(noise).split())[:60]
     try:
         values = unmasked(noise)
     except ValueError:
-        shown = " ".join(repr(noise).split())[:60]
         raise ValueError(f"noise={shown} is no array, its rows differ in length: {forms}") from None
     if values.dtype.kind not in "iuf":
-        raise TypeError(f"noise must be numbers, not {values.dtype} ({' '.join(repr(noise).split()):.60}): {forms}")
+        raise TypeError(f"noise must be numbers, not {values.dtype} ({shown}): {forms}")
     if values.ndim == 0:
         return _variance(values)
     if values.shape == (size,):
@@ -345,7 +329,7 @@ def _noise_bands(
 
 def _variance(deviation: np.ndarray) -> np.ndarray:
     values = np.asarray(deviation, dtype=np.float64)
-    _refuse_negative(values)
+    refuse_negative(values)
     if np.isnan(values).any():
         raise ValueError(
             f"{int(np.isnan(values).sum())} of {values.size} values of noise are NaN: give one for each band"
@@ -353,12 +337,13 @@ def _variance(deviation: np.ndarray) -> np.ndarray:
     return values**2
 
 
-def _refuse_negative(values: np.ndarray) -> None:
+def refuse_negative(values: np.ndarray) -> None:
+    """Raise ValueError for noise that is no standard deviations; NaN is none, of what is missing."""
     bad = (values < 0) | np.isinf(values)
     if bad.any():
         raise ValueError(
-            f"{int(bad.sum())} of {values.size} values of noise are negative or infinite "
-            f"(least {np.nanmin(values):g}): give standard deviations in the units of the spectra"
+            f"noise is negative or infinite in {int(bad.sum())} of {values.size} places (least {np.nanmin(values):g}): "
+            "give standard deviations in the units of the spectra"
         )
 
 

@@ -18,12 +18,9 @@ from .bands import Bands, find_band_dim, is_wavelength_name
 Numbers = TypeVar("Numbers", xr.DataArray, xr.Variable)
 Spectra = TypeVar("Spectra", xr.DataArray, xr.Dataset)
 
-GRID_TOLERANCE = 0.05
-"""Coordinates agree when they differ by less than this share of their smallest step."""
 _FILLS = ("_FillValue", "missing_value", "nodata")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-_CHOSEN = "chosen_sample"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +75,7 @@ def find_spectra(data: xr.Dataset, name: str | None, band_dim: str | None) -> xr
 
 
 def training_spectra(training: xr.Dataset | xr.DataArray, spectra: str | None, band_dim: str | None) -> xr.DataArray:
-    """The spectra of a training set, a Dataset with them or themselves.
-
-    Raises
-    ------
-    TypeError : it is neither. ValueError : as of :func:`find_spectra` and :func:`meant`, or a name for what has no
-        variables.
-    """
+    """The spectra of a training set, a Dataset or themselves; raises as :func:`find_spectra` and :func:`meant`."""
     if isinstance(training, xr.Dataset):
         return meant(find_spectra(training, spectra, band_dim), "spectra")
     if not isinstance(training, xr.DataArray):
@@ -107,7 +98,7 @@ def _has_band_dim(array: xr.DataArray, band_dim: str | None) -> bool:
 def require_numbers(array: xr.DataArray, what: str) -> xr.DataArray:
     """The array, where it holds integers or floats; ValueError where it holds strings, booleans, dates..."""
     if array.dtype.kind not in "iuf":
-        example: Any = [] if is_lazy(array) else array.values.ravel()[:1]
+        example: Any = [] if array.chunks is not None else array.values.ravel()[:1]
         shown = f" such as {example[0]!r}" if len(example) else ""
         raise ValueError(f"{what} must be numbers, but has dtype {array.dtype}{shown}: convert it first")
     return array
@@ -162,11 +153,6 @@ def pixel_coordinates(array: xr.DataArray, band_dim: str, taken: Iterable[Hashab
     return array.drop_vars(dropped).coords
 
 
-def is_lazy(array: xr.DataArray) -> bool:
-    """Whether the array is chunked by dask."""
-    return array.chunks is not None
-
-
 def places_of_blocks(chunks: Sequence[Sequence[int]]) -> list[tuple[slice, ...]]:
     """Where the blocks of an array lie, the last dimension running fastest."""
     ends = [np.cumsum((0, *sizes)).tolist() for sizes in chunks]
@@ -195,10 +181,10 @@ def require_one_band_chunk(array: xr.DataArray, band_dim: str, rechunk: str | No
 
 
 def grid_tolerance(places: np.ndarray) -> float:
-    """By how much coordinates may differ from these (n,), numbers, and still be the same but for rounding."""
+    """By how much coordinates may differ from these (n,), numbers, and be the same: a twentieth of the least step."""
     places = places.astype(np.float64)
     steps = np.abs(np.diff(places))
-    return float(GRID_TOLERANCE * steps.min() if steps.size else 1e-6 * np.abs(places).max())
+    return float(0.05 * steps.min() if steps.size else 1e-6 * np.abs(places).max())
 
 
 def same_places(given: xr.DataArray, wanted: xr.DataArray) -> bool:
@@ -290,7 +276,7 @@ def subsample(data: Spectra, dims: Sequence[Hashable], most: int) -> Spectra:
     if len(dims) == 1:
         return data.isel({dims[0]: flat})
     places = np.unravel_index(flat, [data.sizes[dim] for dim in dims])
-    return data.isel({dim: xr.DataArray(index, dims=_CHOSEN) for dim, index in zip(dims, places, strict=True)})
+    return data.isel({dim: xr.DataArray(index, dims="chosen_sample") for dim, index in zip(dims, places, strict=True)})
 
 
 def with_history(attrs: Mapping[Any, Any], done: str) -> dict[Any, Any]:

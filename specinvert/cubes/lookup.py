@@ -59,11 +59,8 @@ class Lookup:
                 )
         if self.glt_x.shape != self.glt_y.shape:
             raise ValueError(f"glt_x {self.glt_x.shape} and glt_y {self.glt_y.shape} of the lookup differ in shape")
-        if (
-            len(self.transform) != 6
-            or not np.isfinite(self.transform).all()
-            or 0 in (self.transform[1], self.transform[5])
-        ):
+        steps = self.transform[1:6:4]
+        if len(self.transform) != 6 or not np.isfinite(self.transform).all() or 0 in steps:
             raise ValueError(f"transform {self.transform} of the lookup must be six numbers in GDAL's order")
         if self.transform[2] or self.transform[4]:
             raise ValueError(f"transform {self.transform} of the lookup is rotated, which is not supported")
@@ -128,9 +125,16 @@ def resample_swath(maps: xr.Dataset, lookup: Lookup) -> xr.Dataset:
     ValueError : `maps` lacks the dimensions of the swath, has others of the names x or y, a variable with one of
         the two dimensions only, or flags without a bit for no data; or the lookup points outside the swath.
     """
-    _check_dims(maps, lookup)
-    lookup.check((maps.sizes[lookup.dims[0]], maps.sizes[lookup.dims[1]]))
     swath = set(lookup.dims)
+    if not swath <= set(maps.sizes):
+        raise ValueError(f"the maps are over {tuple(map(str, maps.sizes))}; the lookup is of a swath {lookup.dims}")
+    clashing = [name for name in ("y", "x") if name in set(maps.variables) | set(maps.sizes)]
+    if clashing:
+        raise ValueError(f"{clashing} of the maps would be overwritten by those of the map grid; rename them")
+    halves = [name for name, array in maps.data_vars.items() if len(swath & set(array.dims)) == 1]
+    if halves:
+        raise ValueError(f"{halves} have one dimension of the swath {lookup.dims} without the other; drop them")
+    lookup.check((maps.sizes[lookup.dims[0]], maps.sizes[lookup.dims[1]]))
     left_out = [
         name
         for name, coordinate in maps.coords.items()
@@ -144,18 +148,6 @@ def resample_swath(maps: xr.Dataset, lookup: Lookup) -> xr.Dataset:
     coords = {name: made[name] for name in maps.coords}
     result = xr.Dataset({name: made[name] for name in maps.data_vars}, coords, maps.attrs)
     return result.assign_coords(y=("y", lookup.y), x=("x", lookup.x))
-
-
-def _check_dims(maps: xr.Dataset, lookup: Lookup) -> None:
-    swath = set(lookup.dims)
-    if not swath <= set(maps.sizes):
-        raise ValueError(f"the maps are over {tuple(map(str, maps.sizes))}; the lookup is of a swath {lookup.dims}")
-    clashing = [name for name in ("y", "x") if name in set(maps.variables) | set(maps.sizes)]
-    if clashing:
-        raise ValueError(f"{clashing} of the maps would be overwritten by those of the map grid; rename them")
-    halves = [name for name, array in maps.data_vars.items() if len(swath & set(array.dims)) == 1]
-    if halves:
-        raise ValueError(f"{halves} have one dimension of the swath {lookup.dims} without the other; drop them")
 
 
 def _resampled(name: Hashable, variable: xr.Variable, lookup: Lookup) -> xr.Variable:

@@ -29,14 +29,6 @@ REFERENCES = (
 )
 
 
-def grid_mapping_of(cube: xr.DataArray) -> str | None:
-    """Name of the cube's grid mapping coordinate, as xarray or rioxarray keep it."""
-    name = cube.encoding.get("grid_mapping") or cube.attrs.get("grid_mapping")
-    if name is None and "spatial_ref" in cube.coords:
-        name = "spatial_ref"
-    return str(name) if name in cube.coords else None
-
-
 def label_maps(
     maps: xr.Dataset,
     cube: xr.DataArray,
@@ -48,11 +40,11 @@ def label_maps(
 
     Where the cube was read from a file, the encoding tells which, so that the maps are not written over it.
     """
-    mapping = grid_mapping_of(cube)
+    mapping = cube.encoding.get("grid_mapping") or cube.attrs.get("grid_mapping") or "spatial_ref"
     for variable in declared:
         maps[variable.name].attrs = _attrs(variable, declared, labels)
-        if mapping is not None:
-            maps[variable.name].encoding["grid_mapping"] = mapping
+        if mapping in cube.coords:
+            maps[variable.name].encoding["grid_mapping"] = str(mapping)
     used = {dim for variable in declared for dim in variable.output.dims}
     named = {dim: list(labels.parameters) for dim in (PARAMETER, PARAMETER_2) if dim in used}
     maps = maps.assign_coords(named)
@@ -88,7 +80,7 @@ def _attrs(variable: MapVariable, declared: Sequence[MapVariable], labels: Label
 def inversion_attrs(model_id: str, kernel: BlockInverter) -> dict[str, str]:
     """Attributes of maps: ``model_id``, and as JSON ``conditions``, bands used and what was given beside spectra."""
     predictor = kernel.predictor
-    record = {"bands": predictor.n_bands, "min_valid_bands": predictor.least_bands}
+    record = {"bands": predictor.members[0].n_bands, "min_valid_bands": predictor.least_bands}
     record |= record_conditions(kernel.conditions, predictor.transforms.names)
     return {"model_id": model_id, "conditions": json.dumps(record)}
 

@@ -297,7 +297,10 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     if unknown:
         raise ValueError(f"outputs {unknown} not known; choose from {accepted} (any digits)")
     chosen = {name: _asked_for(name) for name in asked}
-    _check_alike(chosen)
+    of_one_name = [output for output in DECLARED if "{digits}" not in output.name]
+    alike = [[name for name, of in chosen.items() if output in of] for output in of_one_name]
+    for several in (names for names in alike if len(names) > 1):
+        raise ValueError(f"outputs {several} give the same variables: ask for one of them")
     latent = [name for name, of in chosen.items() if any(LATENT in output.dims for output in of)]
     if latent and n_latent == 0:
         raise ValueError(f"output {latent[0]!r} needs a model with n_latent >= 1; this one has none")
@@ -337,11 +340,3 @@ def check_outputs(wanted: Sequence[MapVariable], *conditions: str) -> None:
 def _asked_for(name: object) -> list[Output]:
     """The outputs that a name asks for; none where it is no name of any."""
     return [output for output in DECLARED if TRUTH not in output.needs and output.digits(name) is not None]
-
-
-def _check_alike(chosen: Mapping[str, Sequence[Output]]) -> None:
-    """Raise ValueError where several names ask for variables of one name."""
-    for output in DECLARED:
-        alike = [name for name, outputs in chosen.items() if output in outputs]
-        if len(alike) > 1 and "{digits}" not in output.name:
-            raise ValueError(f"outputs {alike} give the same variables: ask for one of them")

@@ -103,7 +103,7 @@ class Trained:
     ----------
     terms : the members, prepared for complete spectra. transforms : from physical parameters to theirs.
     domain : where spectra are like those of training.
-    levels : of the quantiles wanted, by parameter. covariance : whether it is wanted.
+    levels : of the quantiles wanted, rising, by parameter. covariance : whether it is wanted.
     recalibration : which levels to ask for instead, or None.
     """
 
@@ -121,7 +121,8 @@ class Reading:
     def __init__(self, estimate: Estimate, trained: Trained, pixels: Pixels) -> None:
         self.estimate, self.trained, self.pixels = estimate, trained, pixels
         self.terms, self.transforms, self.recalibration = trained.terms, trained.transforms, trained.recalibration
-        self.spectra, self.known, self.truth = pixels.spectra, pixels.known, pixels.truth
+        self.spectra, self.truth = pixels.spectra, pixels.truth
+        self.known = np.empty((len(pixels.spectra), 0)) if pixels.known is None else pixels.known
         self.n_transformed = self.terms[0].theta.n_parameters
         self.unknown = [i for i in range(self.n_transformed) if i not in estimate.known]
         self.interval = self._in_model_units(pixels.interval)
@@ -165,8 +166,7 @@ class Reading:
         evidence = self.estimate.log_evidence
         if self.interval is None:
             return evidence
-        known = None if self.known is None else self.known[:, self.estimate.known]
-        before = self.estimate.prior(self.terms, known, len(evidence))
+        before = self.estimate.prior(self.terms, self.known[:, self.estimate.known], len(evidence))
         prior = truncated(before, self._position, self.interval.low, self.interval.high)
         return evidence + self._truncated.log_probability - prior.log_probability
 
@@ -190,12 +190,11 @@ class Reading:
         parts = [summarise(self.transforms, part) for part in self._physical_parts()]
         mean, spread, overflow = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
         spread = spread if crossed else spread**2
-        if self.known is not None:
-            for i in self._known_parameters:
-                mean[:, i] = self.known[:, i]
-                spread[:, i] = 0.0
-                if crossed:
-                    spread[:, :, i] = 0.0
+        for i in self._known_parameters:
+            mean[:, i] = self.known[:, i]
+            spread[:, i] = 0.0
+            if crossed:
+                spread[:, :, i] = 0.0
         return mean, spread, np.asarray(overflow, dtype=bool)
 
     @cached_property
@@ -207,7 +206,6 @@ class Reading:
     def _with_known(self, mean: Array, spread: Array) -> tuple[Array, Array]:
         if not self.estimate.known:
             return mean, spread
-        assert self.known is not None
         n, size = len(mean), self.n_transformed
         full_mean, full_spread = np.empty((n, size)), np.zeros((n, size) if spread.ndim == 2 else (n, size, size))
         full_mean[:, self.unknown] = mean
@@ -224,12 +222,9 @@ class Reading:
         mixture = self.mixture
         if not self.estimate.known:
             return mixture
-        assert self.known is not None
         n, room = mixture.weights.shape
-        means, covariances = (
-            np.zeros((n, room, self.n_transformed)),
-            np.zeros((n, room, self.n_transformed, self.n_transformed)),
-        )
+        size = self.n_transformed
+        means, covariances = np.zeros((n, room, size)), np.zeros((n, room, size, size))
         means[:, :, self.unknown] = mixture.means
         covariances[:, :, np.array(self.unknown, dtype=np.intp)[:, None], self.unknown] = mixture.covariances
         for i in self._known_parameters:
@@ -264,19 +259,15 @@ class Reading:
 
     def quantile(self, i: int, level: float) -> Array:
         """(n,) of parameter i; those of all its levels wanted are found together."""
-        return self._once(("quantiles", i), self._quantiles_by_level)[level]
+        return self._once(("quantiles", i), self._quantiles)[:, self.trained.levels[i].index(level)]
 
-    def _quantiles_by_level(self, i: int) -> dict[float, Array]:
-        levels = sorted(self.trained.levels[i])
-        return dict(zip(levels, self._quantiles(i, levels).T, strict=True))
-
-    def _quantiles(self, i: int, levels: Sequence[float]) -> Array:
-        """(n, m)."""
+    def _quantiles(self, i: int) -> Array:
+        """(n, m) of its m levels."""
+        levels = self.trained.levels[i]
         if self.recalibration is not None:
             asked = self.recalibration.raw_level(i, levels)
             levels = np.clip(asked, np.finfo(float).tiny, 1.0 - np.finfo(float).eps).tolist()
         if i in self._known_parameters:
-            assert self.known is not None
             return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
         if self.interval is not None and len(self.transforms.entry(i).columns) == 1:
             low, high, of = self.interval.low, self.interval.high, self.unknown.index(self.transforms.column(i))
@@ -290,7 +281,6 @@ class Reading:
     def shortest(self, i: int, mass: float) -> tuple[Array, Array]:
         """Ends (n,) of the shortest interval of parameter i that holds so much of the posterior."""
         if i in self._known_parameters:
-            assert self.known is not None
             return self.known[:, i], self.known[:, i]
         return self._once(("shortest", i, mass), self._shortest)
 
@@ -363,7 +353,6 @@ class Reading:
         z = np.empty((n, m, self.n_transformed))
         z[:, :, self.unknown] = points
         for i in self._known_parameters:
-            assert self.known is not None
             z[:, :, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])[:, None]
         if self.transforms.is_identity:
             return z
@@ -388,7 +377,6 @@ class Reading:
             x[:, self.unknown] = mean[:, : len(self.unknown)]
             x[:, self.n_transformed :] = mean[:, len(self.unknown) :]
             for i in self._known_parameters:
-                assert self.known is not None
                 x[:, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])
             spectra = terms.inverse.spectra(x)
             if len(self.terms) > 1:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 import xarray as xr
 
-from .bands import Bands, describe_bands, find_band_dim, match_bands, read_good
+from .bands import Bands, check_units, describe_bands, find_band_dim, match_bands, read_good
 from .labels import (
     Labels,
     fill_value,
@@ -24,7 +24,6 @@ from .labels import (
     require_unpacked,
     with_history,
 )
-from .units import check_units
 
 WATER_VAPOUR_NM = ((1350.0, 1450.0), (1800.0, 1950.0))
 """Ranges in nm where water vapour leaves no light at the ground."""
@@ -148,12 +147,8 @@ def _ranges(name: str, given: Sequence[tuple[float, float]]) -> list[tuple[float
         raise TypeError(f"{name}={given!r} must be a list of pairs (low, high) in nm, such as [(1350, 1450)]")
     ranges = []
     for pair in given:
-        if (
-            not isinstance(pair, tuple | list)
-            or len(pair) != 2
-            or not all(isinstance(end, numbers.Real) for end in pair)
-            or not pair[0] < pair[1]
-        ):
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not is_pair or not all(isinstance(end, numbers.Real) for end in pair) or not pair[0] < pair[1]:
             raise ValueError(f"{name} holds {pair!r}: give pairs (low, high) in nm, such as [(1350, 1450)]")
         ranges.append((float(pair[0]), float(pair[1])))
     return ranges
@@ -200,7 +195,8 @@ def read_request(
         raise no_labelled("spectra", "DataArray or Dataset", data)
     cube = require_numbers(data, "the cube")
     require_known_sizes(cube, "the cube")
-    dim = _band_dim(cube, labels.bands, band_dim)
+    as_trained = band_dim is None and labels.bands.wavelength is None and labels.bands.dim in cube.dims
+    dim = labels.bands.dim if as_trained else find_band_dim(cube, band_dim)
     if 0 in cube.shape:
         raise ValueError(f"the cube is empty, its sizes are {dict(cube.sizes)}: select at least one pixel and band")
     if not isinstance(tolerance, numbers.Real) or isinstance(tolerance, bool) or not 0 <= float(tolerance) < np.inf:
@@ -235,10 +231,3 @@ def _without_bad(cube: xr.DataArray, dim: str, index: np.ndarray) -> tuple[xr.Da
     remark = f"{count} of {index.size} bands are marked bad in the cube (good is False) and count as missing"
     logger.info("%s", remark)
     return masked, (remark,)
-
-
-def _band_dim(cube: xr.DataArray, bands: Bands, band_dim: str | None) -> str:
-    """The cube's band dimension; without wavelengths in training it is named as there."""
-    if band_dim is None and bands.wavelength is None and bands.dim in cube.dims:
-        return bands.dim
-    return find_band_dim(cube, band_dim)

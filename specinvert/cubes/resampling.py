@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import numbers
 from dataclasses import dataclass
+from operator import call
 from typing import Any, TypeVar
 
 import dask
@@ -255,21 +256,16 @@ def _plan(
 def _average(spectra: xr.Variable, dim: str, kernel: BandAverage) -> xr.Variable:
     """The spectra averaged, dimensions and attributes as they were; lazy where they are."""
     moved = spectra.transpose(..., dim)
-    data: Any
     if spectra.chunks is None:
-        data = kernel(moved.values)
+        data: Any = kernel(moved.values)
     else:
         data = da.apply_gufunc(
-            _call,
-            "(fine),()->(band)",
-            moved.data,
+            call,
+            "(),(fine)->(band)",
             da.from_delayed(dask.delayed(kernel, pure=True, traverse=False), shape=(), dtype=object),
+            moved.data,
             output_dtypes=kernel.dtype,
             output_sizes={"band": kernel.n_bands},
             vectorize=False,
         )
     return xr.Variable(moved.dims, data, spectra.attrs).transpose(*spectra.dims)
-
-
-def _call(block: np.ndarray, kernel: BandAverage) -> np.ndarray:
-    return kernel(block)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -22,27 +22,6 @@ RESPONSE_DIM = "response_wavelength"
 _SIGMAS_PER_FWHM = 1.0 / math.sqrt(8.0 * math.log(2.0))
 _GAP = 3.0
 _erf = np.frompyfunc(math.erf, 1, 1)
-
-
-class Response(Protocol):
-    """Responses r_i of B bands, each zero beyond ``lower[i]`` and ``upper[i]`` in nm."""
-
-    @property
-    def lower(self) -> np.ndarray:
-        """Where responses begin, (B,)."""
-
-    @property
-    def upper(self) -> np.ndarray:
-        """Where they end, (B,)."""
-
-    def integral(self, band: int, wavelength: np.ndarray) -> np.ndarray:
-        """An antiderivative of r_i at wavelengths (m,) in nm from its lower to its upper end."""
-
-    def take(self, bands: np.ndarray) -> Response:
-        """The responses of some of the bands."""
-
-    def describe(self) -> str:
-        """In words, for the history."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +95,10 @@ class Tabulated:
     def describe(self) -> str:
         """In words, for the history."""
         return f"responses tabulated from {self.grid[0]:g} to {self.grid[-1]:g} nm"
+
+
+Response = Gaussian | Tabulated
+"""Responses r_i of B bands, each zero beyond ``lower[i]`` and ``upper[i]`` in nm; ``integral`` is an antiderivative."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,8 +227,7 @@ def _union(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
 
 
 def _of_arrays(centre: Any, fwhm: Any) -> xr.DataArray:
-    values = np.asarray(centre, dtype=np.float64)
-    widths = np.asarray(fwhm, dtype=np.float64)
+    values, widths = np.asarray(centre, dtype=np.float64), np.asarray(fwhm, dtype=np.float64)
     if values.ndim != 1 or values.size == 0 or widths.shape not in ((), values.shape):
         raise ValueError(
             f"sensor=(centres, fwhm) have shapes {values.shape} and {widths.shape}: give (B,) centres and (B,) widths"
@@ -291,13 +273,12 @@ def _read_table(table: xr.DataArray, good_only: bool) -> Sensor:
         )
     response = Tabulated(grid[order], values)
     bands = describe_bands(table, dim)
-    if bands.wavelength is None:
-        weights, _ = band_weights(response, Cells.of(response.grid, None))
-        centre = weights @ response.grid
+    centre, coords = bands.wavelength, _coords(table, bands)
+    if centre is None:
+        centre = band_weights(response, Cells.of(response.grid, None))[0] @ response.grid
         attrs = {"units": "nm", "long_name": "centroid of the response"}
-        coords = _coords(table, bands) | {"wavelength": xr.Variable((dim,), centre, attrs)}
-        return Sensor(dim, centre, response, coords)
-    return Sensor(dim, bands.wavelength, response, _coords(table, bands))
+        coords["wavelength"] = xr.Variable((dim,), centre, attrs)
+    return Sensor(dim, centre, response, coords)
 
 
 def _without_bad(array: xr.DataArray, dim: str, good_only: bool) -> xr.DataArray:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from specinvert.cubes.bands import Bands, describe_bands, find_band_dim, is_wavelength_name, match_bands
-from specinvert.cubes.units import check_units
+from specinvert.cubes.bands import Bands, check_units, describe_bands, find_band_dim, is_wavelength_name, match_bands
 
 
 def spectra(values, name="wavelength", dim="band", coord_attrs=None, attrs=None):

@@ -24,8 +24,7 @@ from distributed.utils import get_mp_context
 import specinvert
 from labelled import assert_close, assert_same_fit, fitted, make_cube, make_training
 from specinvert import GLLiMInverter
-from specinvert.cubes.chunks import DaskChunks, active_client
-from specinvert.cubes.training import read_training
+from specinvert.cubes.training import DaskChunks, active_client, read_training
 from specinvert.gllim.em.source import Chunk
 
 SETTINGS: dict[str, Any] = {"n_components": 4, "n_latent": 1, "max_iter": 5, "tol": 0.0, "random_state": 0}

@@ -123,5 +123,5 @@ def test_lazy_negative_noise_is_refused_at_computation_with_its_count() -> None:
     noise = make_truth()["dust"].drop_attrs()
     noise.values[0, :3] = -0.25
     maps = fitted().invert(make_cube().chunk(), noise.chunk())
-    with refuses(ValueError, "3 places", "least -0.25", "standard deviations"):
+    with refuses(ValueError, "3 of 30 places", "least -0.25", "standard deviations"):
         maps.compute(scheduler="sync")

@@ -16,9 +16,8 @@ import xarray as xr
 
 from labelled import TRUTH_ATTRS, assert_same_fit, make_training, spectra_of, wavelength_coordinate
 from specinvert import GLLiMInverter
-from specinvert.cubes import chunks as engine
-from specinvert.cubes.chunks import DaskChunks
-from specinvert.cubes.training import TrainingChoice, read_training
+from specinvert.cubes import training as reading
+from specinvert.cubes.training import DaskChunks, TrainingChoice, read_training
 from specinvert.gllim.em.source import moments_of
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -133,7 +132,7 @@ def test_a_sample_of_rows_is_the_same_in_any_chunks() -> None:
 
 
 def test_many_small_chunks_are_merged_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MERGED_CHUNKS", 10)
+    monkeypatch.setattr(reading, "MERGED_CHUNKS", 10)
     expected = fit(make_training())
     for size, n_chunks in ((1, 10), (40, 4), (7, 11)):
         training = make_training().chunk(sample=size)
@@ -141,7 +140,7 @@ def test_many_small_chunks_are_merged_and_few_are_not(monkeypatch: pytest.Monkey
         assert isinstance(source, DaskChunks)
         assert len(source.chunks) == n_chunks
         assert_same_fit(fit(training), expected, 1e-10)
-    monkeypatch.setattr(engine, "MERGED_BYTES", 5 * 8 * 8)
+    monkeypatch.setattr(reading, "MERGED_BYTES", 5 * 8 * 8)
     source = read_training(make_training().chunk(sample=1)).source
     assert isinstance(source, DaskChunks)
     assert len(source.chunks) == 30
