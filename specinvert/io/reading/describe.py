@@ -12,8 +12,7 @@ import xarray as xr
 
 from ...cubes import NM_PER_UNIT, describe_bands, find_band_dim, read_fwhm, read_good
 from .. import is_geographic
-from .convention import STORED, stored_as
-from .lazy import Chunks, named_errors
+from .convention import STORED, Chunks, named_errors, stored_as
 from .open import choose_reader, open_cube
 from .products.netcdf import open_group, with_metadata
 

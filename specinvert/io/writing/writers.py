@@ -19,8 +19,7 @@ from ...cubes import CUBE_FILE, require_flags
 from .. import check_target, put_in_place
 from .blocks import ProgressCallback, Write, block_layout, block_place, kept_blocks, side_folder
 from .cf import dress
-from .geotiff import FLAG, flag_name, geotiff_files, raster_maps
-from .stores import netcdf_file, storable, zarr_store
+from .stores import FLAG, flag_name, geotiff_files, netcdf_file, raster_maps, storable, zarr_store
 
 _NETCDF = frozenset({".nc", ".nc4"})
 _ZARR = frozenset({".zarr"})

@@ -18,7 +18,7 @@ from typing import Any
 
 import xarray as xr
 
-from ..lazy import Chunks
+from ..convention import Chunks
 
 Matches = Callable[[Path, bytes], bool]
 Open = Callable[[Path, Chunks, str | None], xr.DataArray]

@@ -15,9 +15,8 @@ import xarray as xr
 
 from ....cubes import is_wavelength_name
 from ..band_tags import SpectralColumns, spectral_columns
-from ..convention import with_bands
+from ..convention import Chunks, chunk_cube, with_bands
 from ..files import clear_errors
-from ..lazy import Chunks, chunk_cube
 
 SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 SPECTRA = "reflectance"

@@ -20,9 +20,17 @@ import numpy as np
 import xarray as xr
 
 from ..band_tags import BandTags, read_band_tags
-from ..convention import STORED, band_coords, rename_chunks, require_no_variable, stored_in_words
+from ..convention import (
+    STORED,
+    Chunks,
+    band_coords,
+    chunk_cube,
+    file_variable,
+    rename_chunks,
+    require_no_variable,
+    stored_in_words,
+)
 from ..files import DATA_SUFFIXES, data_file_of_header, first_bytes, header_of, require_size, require_whole
-from ..lazy import Chunks, chunk_cube, file_variable
 
 
 def matches(path: Path, head: bytes) -> bool:

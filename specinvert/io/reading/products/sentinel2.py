@@ -19,9 +19,8 @@ from dask.array.core import normalize_chunks
 
 from ....cubes import is_wavelength_name
 from ..band_tags import NAMES, SATELLITES, BandTags, band_name, is_auxiliary
-from ..convention import STORED, band_coords, checked, rename_chunks, stored_in_words
+from ..convention import STORED, Chunks, band_coords, checked, rename_chunks, stored_in_words, wanted_blocks
 from ..files import TIFF_MAGIC, number_of, read_xml, texts
-from ..lazy import Chunks, wanted_blocks
 from .raster import Description, build_cube, describe_raster, open_gdal
 
 logger = logging.getLogger(__name__)

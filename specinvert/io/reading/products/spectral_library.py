@@ -15,9 +15,8 @@ import numpy as np
 import xarray as xr
 
 from ..band_tags import BandTags, read_band_tags
-from ..convention import STORED, require_no_variable, stored_in_words, with_bands
+from ..convention import STORED, Chunks, chunk_cube, file_variable, require_no_variable, stored_in_words, with_bands
 from ..files import beside, data_file_of_header, first_bytes, header_of, require_size
-from ..lazy import Chunks, chunk_cube, file_variable
 
 NAME = "spectrum_name"
 """Coordinate along `sample` with the names of the spectra."""
