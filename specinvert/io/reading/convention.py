@@ -37,14 +37,7 @@ def file_variable(dims: tuple[str, ...], shape: tuple[int, ...], dtype: np.dtype
 
 
 class FileArray(BackendArray):
-    """An array that a function reads from a file, window by window; it pickles where the function does.
-
-    Parameters
-    ----------
-    shape : of the whole array.
-    dtype : of the whole array.
-    read : takes one slice of step 1 for each axis, and returns these values.
-    """
+    """An array that a function of one slice of step 1 for each axis reads from a file; it pickles where that does."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, read: Read):
         self.shape = shape
@@ -53,9 +46,8 @@ class FileArray(BackendArray):
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         """Read what `key` selects."""
-        support = indexing.IndexingSupport.BASIC
-        values: np.ndarray = indexing.explicit_indexing_adapter(key, self.shape, support, self._window)
-        return values
+        basic = indexing.IndexingSupport.BASIC
+        return np.asarray(indexing.explicit_indexing_adapter(key, self.shape, basic, self._window))
 
     def _window(self, key: Key) -> np.ndarray:
         windows, rests = zip(*(_window(part, size) for part, size in zip(key, self.shape, strict=True)), strict=True)
@@ -167,12 +159,7 @@ def _span(values: Sequence[float]) -> str:
 
 
 def checked(cube: xr.DataArray, path: Path, dim: str = "wavelength") -> xr.DataArray:
-    """The cube, where its wavelengths along `dim` make sense.
-
-    Raises
-    ------
-    ValueError : wavelengths are missing, repeated, or in no unit of length; the message names the file.
-    """
+    """The cube; ValueError, which names the file, where wavelengths are missing, repeated or in no unit of length."""
     try:
         describe_bands(cube, dim)
     except ValueError as error:

@@ -63,11 +63,8 @@ def storable(maps: xr.Dataset, path: str | os.PathLike[str]) -> xr.Dataset:
 
     Numbers come in this machine's byte order, floats in single or double precision. What pandas has types of its own
     for becomes numbers with NaN, times in UTC, or text (categories, intervals, periods). Attributes that are None are
-    left out, True and False become 1 and 0, dates and dicts text.
-
-    Raises
-    ------
-    ValueError : the maps are empty or of unknown size, have a MultiIndex, or a variable of no type that files hold.
+    left out, True and False become 1 and 0, dates and dicts text. ValueError where the maps are empty or of unknown
+    size, have a MultiIndex, or a variable of no type that files hold.
     """
     shown = os.fspath(path)
     for index in maps.xindexes.values():
@@ -188,7 +185,9 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
             file.set_auto_maskandscale(False)
             for name, variable in maps.variables.items():
                 if variable.chunks and name not in maps.sizes:  # or the library takes the dimension for the variable
-                    _cache_two_chunks(file.variables[str(name)])
+                    made: Any = file.variables[str(name)]
+                    chunk = int(np.prod(made.chunking(), dtype=np.int64)) * made.dtype.itemsize
+                    made.set_var_chunk_cache(size=2 * chunk, preemption=1.0)  # not 64 MB: blocks are written once
 
         def write(name: str, place: tuple[slice, ...], values: np.ndarray) -> None:
             with NETCDF_LOCK:
@@ -198,12 +197,6 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
     finally:
         with NETCDF_LOCK:
             file.close()
-
-
-def _cache_two_chunks(variable: Any) -> None:
-    """Cache little, because blocks are written once; the library would hold 64 MB a variable."""
-    chunk = int(np.prod(variable.chunking(), dtype=np.int64)) * variable.dtype.itemsize
-    variable.set_var_chunk_cache(size=2 * chunk, preemption=1.0)
 
 
 @contextmanager

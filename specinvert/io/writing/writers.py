@@ -83,7 +83,9 @@ def save_maps(
     if not isinstance(maps, xr.Dataset):
         raise TypeError(f"maps must be an xarray.Dataset, not {type(maps).__name__}; use array.to_dataset(name=...)")
     _check_options(resume, progress, compression, history)
-    _check_not_cube(maps, Path(path))
+    cube = maps.encoding.get(CUBE_FILE)
+    if cube is not None and os.path.realpath(cube) == os.path.realpath(path):
+        raise ValueError(f"{path}: holds the cube that these maps come from, which would be lost; use another name")
     suffix = Path(path).suffix.lower()
     if suffix not in _NETCDF | _ZARR | _GEOTIFF:
         accepted = ", ".join(sorted(_NETCDF | _ZARR | _GEOTIFF))
@@ -127,13 +129,6 @@ def _check_options(resume: object, progress: object, compression: object, histor
         raise ValueError(f"compression={compression!r} is no level of deflate: use 0 (none) to 9 (smallest)")
     if not isinstance(history, str | None):
         raise TypeError(f"history={history!r} must be a text, such as the command that made the maps")
-
-
-def _check_not_cube(maps: xr.Dataset, path: Path) -> None:
-    """ValueError where the maps would take the place of the cube that they come from."""
-    cube = maps.encoding.get(CUBE_FILE)
-    if cube is not None and os.path.realpath(cube) == os.path.realpath(path):
-        raise ValueError(f"{path}: holds the cube that these maps come from, which would be lost; use another name")
 
 
 def _numbers_lazy(maps: xr.Dataset) -> xr.Dataset:

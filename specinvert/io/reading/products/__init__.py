@@ -104,12 +104,7 @@ def register_reader(name: str, matches: Matches, open: Open, before: str | None 
 
 
 def find_reader(name: str) -> Reader:
-    """The reader of this name.
-
-    Raises
-    ------
-    ValueError : there is none; the message lists the names.
-    """
+    """The reader of this name; ValueError lists the names where there is none."""
     for reader in _readers:
         if reader.name == name:
             return reader

@@ -88,13 +88,7 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
 
 
 def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.DataArray:
-    """Open a raster file lazily as a cube, decoded and labelled as `description` says.
-
-    Parameters
-    ----------
-    source : a file that GDAL opens.
-    description : from `describe_raster`, with what a reader knows better put in its place.
-    """
+    """A raster file as a lazy cube, by `describe_raster` with what a reader knows better put in its place."""
     import rioxarray
 
     with _quiet_rasterio():
@@ -161,13 +155,7 @@ def _placed(cube: xr.DataArray) -> xr.DataArray:
 
 
 def describe_raster(source: Path) -> Description:
-    """Collect what a raster file says of itself, and check that it is whole.
-
-    Raises
-    ------
-    ValueError : GDAL cannot read the file, it is truncated, holds several images or complex numbers, or its
-        band metadata do not fit its bands.
-    """
+    """Collect what a raster file says of itself, and check that it is whole; raises as `read` does."""
     path = str(source)
     with open_gdal(source) as dataset:
         if dataset.subdatasets:

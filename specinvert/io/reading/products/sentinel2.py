@@ -95,7 +95,7 @@ class _Product:
 def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) -> xr.DataArray:
     product = _read_metadata(metadata)
     images = _images(folder, product, resolution, metadata)
-    factors = {name: int(resolution[:-1]) // _pixel_size(image) for name, image in images.items()}
+    factors = {name: int(resolution[:-1]) // int(image.stem[-3:-1]) for name, image in images.items()}
     descriptions = {name: describe_raster(image) for name, image in images.items()}
     grid = next(name for name, factor in factors.items() if factor == 1)
     rows, columns = descriptions[grid].shape
@@ -203,10 +203,6 @@ def _images(folder: Path, product: _Product, resolution: str, metadata: Path) ->
         if not path.is_file():
             raise FileNotFoundError(f"{path}: missing, though {_METADATA} lists it; copy the product anew")
     return {name: chosen[name] for name in NAMES if name in chosen}
-
-
-def _pixel_size(image: Path) -> int:
-    return int(image.stem[-3:-1])
 
 
 def _blocks(grid: Path, count: int, chunks: Chunks) -> Any:

@@ -120,7 +120,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     table = chunk_cube(raw, chunks, whole="wavelength", path=str(data)).rename("cube")
     table = with_bands(table, tags.wavelength, tags.unit, header, fwhm=tags.fwhm, good=tags.good)
     if "spectra names" in entries:
-        names = _listed(entries["spectra names"])
+        names = [" ".join(name.split()) for name in entries["spectra names"].strip("{}").split(",")]
         if len(names) != spectra:
             raise ValueError(
                 f"{header}: {len(names)} spectra names for {spectra} spectra, the lines; correct the header, in which "
@@ -164,10 +164,6 @@ def _entries(header: Path) -> dict[str, str]:
     if text.count("{") != text.count("}"):
         raise ValueError(f"{header}: a list lacks its closing brace: truncated or damaged; copy it again")
     return {" ".join(key.lower().split()): value.strip() for key, value in _ENTRY.findall(text)}
-
-
-def _listed(text: str) -> list[str]:
-    return [" ".join(entry.split()) for entry in text.strip("{}").split(",")]
 
 
 def _count(entries: Mapping[str, str], key: str, header: Path, default: int | None = None) -> int:
