@@ -86,8 +86,9 @@ def kept_blocks(
 ) -> Iterator[_Run]:
     """A run over the blocks of the maps, which are kept in ``folder`` until the end of the ``with``.
 
-    It is made, or taken up where ``resume``: ValueError where it has blocks of other maps. An exception leaves it with
-    the blocks that are finished, or none where none is. ``progress`` is called after each block, in this process.
+    The folder is taken up where ``resume`` (ValueError where it has blocks of other maps), else removed and made anew.
+    An exception leaves it with the blocks that are finished, or none where none is. ``progress`` is called after each
+    block, in this process.
     """
     layout = block_layout(maps)
     if layout is None:

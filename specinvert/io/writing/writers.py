@@ -85,7 +85,9 @@ def save_maps(
     _check_options(resume, progress, compression, history)
     cube = maps.encoding.get(CUBE_FILE)
     if cube is not None and os.path.realpath(cube) == os.path.realpath(path):
-        raise ValueError(f"{path}: holds the cube that these maps come from, which would be lost; use another name")
+        raise ValueError(
+            f"{Path(path)}: holds the cube that these maps come from, which would be lost; use another name"
+        )
     suffix = Path(path).suffix.lower()
     if suffix not in _NETCDF | _ZARR | _GEOTIFF:
         accepted = ", ".join(sorted(_NETCDF | _ZARR | _GEOTIFF))
