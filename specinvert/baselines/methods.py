@@ -15,6 +15,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.linear_model import RidgeCV
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
@@ -131,18 +133,6 @@ def _mlp(random_state: Any, **options: Any) -> Any:
     return _scaled(MLPRegressor(**settings | {"random_state": random_state} | options))
 
 
-def _look_up(random_state: Any, **options: Any) -> Any:
-    from sklearn.neighbors import KNeighborsRegressor
-
-    return KNeighborsRegressor(**{"n_neighbors": 10} | options)
-
-
-def _ridge(random_state: Any, **options: Any) -> Any:
-    from sklearn.linear_model import RidgeCV
-
-    return _scaled(RidgeCV(**{"alphas": np.logspace(-6, 3, 10)} | options))
-
-
 METHODS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "gllim-0": _gllim,
@@ -156,9 +146,9 @@ METHODS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "rf": _forest,
         "gpr": _gpr,
         "mlp": _mlp,
-        "lut": _look_up,
+        "lut": lambda random_state, **options: KNeighborsRegressor(**{"n_neighbors": 10} | options),
         "pls": lambda random_state, **options: PLS(**{"n_components": 10} | options),
-        "ridge": _ridge,
+        "ridge": lambda random_state, **options: _scaled(RidgeCV(**{"alphas": np.logspace(-6, 3, 10)} | options)),
     }
 )
 """Factories by name; each takes a seed and options of its estimator.

@@ -134,9 +134,7 @@ def simulate_prospect(
 
     Raises
     ------
-    ImportError : `prosail` is not installed.
-    ValueError : an argument or a prior is out of range, a name is unknown, a band lies by more than 10 % outside 400 to
-        2500 nm, or the model has no finite value.
+    ImportError, ValueError : as for :func:`simulate_prosail`.
 
     Examples
     --------

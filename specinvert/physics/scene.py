@@ -88,7 +88,8 @@ def make_scene(
     if not 0 <= noise < np.inf:
         raise ValueError(f"noise is {noise}; it is a standard deviation in reflectance, give 0 or more")
     lam = default_wavelengths() if wavelength is None else np.asarray(wavelength, dtype=np.float64)
-    canvas = _blank_canvas(shape, np.random.default_rng(seed))
+    side, (rows, columns) = min(shape), np.indices(shape) + 0.5
+    canvas = _Canvas(rows / side, columns / side, shape[0] / side, shape[1] / side, np.random.default_rng(seed))
     values = _paint(canvas)
     spectra = mixture_reflectance(**values, wavelength=lam)
     spectra += noise * canvas.rng.standard_normal(spectra.shape)
@@ -107,12 +108,6 @@ def make_scene(
         attrs={"source": "specinvert ice and dust mixture simulator"},
     )
     return _georeference(cube), _georeference(truth)
-
-
-def _blank_canvas(shape: tuple[int, int], rng: np.random.Generator) -> _Canvas:
-    side = min(shape)
-    rows, columns = np.indices(shape) + 0.5
-    return _Canvas(rows / side, columns / side, shape[0] / side, shape[1] / side, rng)
 
 
 def _paint(canvas: _Canvas) -> Mapping[str, FloatArray]:
@@ -179,6 +174,5 @@ def _georeference(labelled: Labelled) -> Labelled:
     """Attach the CRS, the transform and the CF attributes of x and y."""
     left, top = UPPER_LEFT_M
     transform = Affine(PIXEL_M, 0.0, left, 0.0, -PIXEL_M, top)
-    placed: Labelled = labelled.rio.write_crs(CRS).rio.write_transform(transform)
-    placed = placed.rio.write_coordinate_system()
+    placed: Labelled = labelled.rio.write_crs(CRS).rio.write_transform(transform).rio.write_coordinate_system()
     return placed

@@ -12,7 +12,7 @@ import xarray as xr
 from commands import listing, run, succeed
 from hdf_products import write_emit
 from specinvert import orthorectify, save_maps
-from specinvert.io.reading.swath import in_blocks
+from specinvert.io.reading.products.emit import in_blocks
 from specinvert.progress import ProgressBars
 
 SWATH = ("downtrack", "crosstrack")

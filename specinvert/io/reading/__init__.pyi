@@ -2,10 +2,9 @@ from .describe import describe_file
 from .open import IN_MEMORY_BYTES, choose_reader, open_cube, open_dataset
 from .products import register_reader
 from .products.csv import SUFFIXES
-from .products.emit import read_lookup
+from .products.emit import in_blocks, orthorectify, read_lookup
 from .products.netcdf import open_group
 from .products.raster import open_gdal
-from .swath import in_blocks, orthorectify
 
 __all__ = [
     "IN_MEMORY_BYTES",

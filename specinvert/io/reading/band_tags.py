@@ -58,12 +58,8 @@ def read_band_tags(dataset: Any, path: str, indexes: Sequence[int]) -> BandTags:
     """Collect what an open rasterio dataset says of its bands, of which `indexes`, from 1, are of the cube.
 
     Lists for the whole file (ENVI header, file tags) come before tags of single bands, these before GDAL's IMAGERY
-    tags in micrometres, and all before the names of bands, where every one tells a wavelength.
-
-    Raises
-    ------
-    ValueError : a list has another length than there are bands, an entry is no number, or wavelengths come in
-        what is no unit of length.
+    tags in micrometres, and all before the names of bands, where every one tells a wavelength. ValueError where a list
+    has another length than there are bands, an entry is no number, or wavelengths come in what is no unit of length.
     """
     whole = {**dataset.tags(), **dataset.tags(ns="ENVI")}
     each = [dataset.tags(index) for index in indexes]

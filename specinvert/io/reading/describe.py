@@ -12,8 +12,7 @@ import xarray as xr
 
 from ...cubes import NM_PER_UNIT, describe_bands, find_band_dim, read_fwhm, read_good
 from .. import is_geographic
-from .convention import STORED, stored_as
-from .lazy import Chunks, named_errors
+from .convention import STORED, Chunks, named_errors, stored_as
 from .open import choose_reader, open_cube
 from .products.netcdf import open_group, with_metadata
 
@@ -178,7 +177,8 @@ def _place(data: xr.Dataset | xr.DataArray) -> list[str]:
             transform = data.rio.transform(recalc=True)
         if not transform.is_identity:
             width, height = np.hypot(transform.a, transform.d), np.hypot(transform.b, transform.e)
-            size = f", pixels of {width:g} x {height:g} {_unit(crs)}"
+            unit = "degrees" if crs.is_geographic else crs.linear_units
+            size = f", pixels of {width:g} x {height:g} {unit}"
             size += "" if transform.is_rectilinear else ", turned against the axes"
         epsg, name = crs.to_epsg(), CRS.from_wkt(crs.to_wkt()).name
         lines.append(f"  CRS {name if epsg is None else f'EPSG:{epsg}'}{size}{'' if epsg is None else f', {name}'}")
@@ -188,7 +188,3 @@ def _place(data: xr.Dataset | xr.DataArray) -> list[str]:
     if len(swath) > 1:
         lines.append(f"  latitude and longitude of every pixel ({', '.join(map(str, data[swath[0]].dims))})")
     return lines
-
-
-def _unit(crs: object) -> str:
-    return "degrees" if getattr(crs, "is_geographic", False) else str(getattr(crs, "linear_units", ""))

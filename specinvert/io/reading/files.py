@@ -78,13 +78,7 @@ def beside(path: Path, name: str) -> Path | None:
 
 
 def data_file_of_header(header: Path) -> Path:
-    """Return the data file that an ENVI header belongs to.
-
-    Raises
-    ------
-    ValueError : `header` is no ENVI header, or several files could be its data.
-    FileNotFoundError : there is no data file beside it.
-    """
+    """The data file of an ENVI header; ValueError where it is none or several could be, FileNotFoundError without."""
     if first_bytes(header, 4).upper() != b"ENVI":
         raise ValueError(f"{header}: not an ENVI header (the first line is not 'ENVI'); give the data file")
     stem = header.with_suffix("")
@@ -110,12 +104,7 @@ def header_of(image: Path) -> Path | None:
 
 
 def read_xml(path: Path) -> ElementTree.Element:
-    """The root of an XML file, its namespaces taken off.
-
-    Raises
-    ------
-    ValueError : the file is empty, truncated or no XML.
-    """
+    """The root of an XML file, its namespaces taken off; ValueError where it is empty, truncated or no XML."""
     with clear_errors(path, "not readable as XML, damaged or truncated ({}); copy it again", ElementTree.ParseError):
         root = ElementTree.parse(path).getroot()
     for element in root.iter():
@@ -124,12 +113,7 @@ def read_xml(path: Path) -> ElementTree.Element:
 
 
 def number_of(element: ElementTree.Element | None, what: str, path: Path) -> float:
-    """The number that an XML element holds.
-
-    Raises
-    ------
-    ValueError : there is no such element, or it holds no finite number.
-    """
+    """The number that an XML element holds; ValueError where there is no such element, or it holds no finite one."""
     text = None if element is None else (element.text or "").strip()
     try:
         value = float(text or "")
@@ -158,15 +142,7 @@ def open_hdf5(path: Path, kind: str) -> Iterator[Any]:
 
 
 def claims(path: Path, head: bytes, name_claims: bool, looks_right: Callable[[Any], bool]) -> bool:
-    """Whether a file is of a kind: by its content where HDF5 opens it, else by its name. Never raises.
-
-    Parameters
-    ----------
-    path : the file.
-    head : its first bytes; none for a folder.
-    name_claims : whether the name is one of this kind.
-    looks_right : whether the open `h5py.File` is of this kind.
-    """
+    """Whether a file is of a kind: by the open `h5py.File` where HDF5 opens it, else by its name. Never raises."""
     if not head:
         return False
     if not head.startswith(HDF5_MAGIC):

@@ -8,9 +8,8 @@ from pathlib import Path
 import xarray as xr
 
 from ...cubes import find_band_dim
-from .convention import checked
+from .convention import Chunks, checked
 from .files import clear_errors, first_bytes
-from .lazy import Chunks
 from .products import Reader, find_reader, match_reader
 
 HEAD_BYTES = 4096

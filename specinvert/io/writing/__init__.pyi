@@ -1,5 +1,5 @@
 from .blocks import BlockProgress, side_folder
-from .geotiff import flag_name
+from .stores import flag_name
 from .writers import save_maps
 
 __all__ = [

@@ -86,17 +86,9 @@ def kept_blocks(
 ) -> Iterator[_Run]:
     """A run over the blocks of the maps, which are kept in ``folder`` until the end of the ``with``.
 
-    An exception leaves the folder with the blocks that are finished, or none where none is.
-
-    Parameters
-    ----------
-    maps : variables that share one grid of blocks (see :func:`block_layout`).
-    folder : made, or taken up where ``resume``; removed first where not.
-    progress : called after each block, in this process, with a :class:`BlockProgress`.
-
-    Raises
-    ------
-    ValueError : ``resume`` finds blocks of other maps.
+    The folder is taken up where ``resume`` (ValueError where it has blocks of other maps), else removed and made anew.
+    An exception leaves it with the blocks that are finished, or none where none is. ``progress`` is called after each
+    block, in this process.
     """
     layout = block_layout(maps)
     if layout is None:

@@ -143,8 +143,7 @@ def _cf_names(maps: xr.Dataset) -> xr.Dataset:
     renamed: dict[Hashable, str] = {}
     for name in every:
         if not _NAME.fullmatch(str(name)):
-            renamed[name] = _free_name(str(name), taken)
-            taken.add(renamed[name])
+            renamed[name] = _free_name(str(name), taken | {*renamed.values()})
     if not renamed:
         return maps
     told = ", ".join(f"{str(old)!r} as {new!r}" for old, new in renamed.items())

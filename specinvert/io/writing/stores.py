@@ -1,6 +1,7 @@
-"""Datasets as files can hold them, in plain types and attributes, and new netCDF files and Zarr stores of them.
+"""Datasets as files can hold them, in plain types and attributes, and new files of them, open for values of lazy maps.
 
-Their encodings are our own alone; they are open for the values of lazy maps.
+NetCDF files and Zarr stores have encodings of our own alone. A cloud-optimised GeoTIFF is a plain tiled file that takes
+blocks in any order, then one copy of it in order.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numbers
 import os
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,17 @@ from typing import Any
 import netCDF4
 import numpy as np
 import pandas as pd
+import rasterio
+import rasterio.shutil
 import xarray as xr
 import zarr
+from rasterio.errors import NotGeoreferencedWarning
+from rasterio.windows import Window
 from xarray.backends import NetCDF4DataStore
 from xarray.indexes import PandasMultiIndex
 
 from ...cubes import native, require_known_sizes
-from .. import NETCDF_LOCK, grid_mapping, refresh_transform
+from .. import NETCDF_LOCK, grid_mapping, is_geographic, refresh_transform, spatial_dims, transform_of
 from .blocks import Write
 
 _PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
@@ -35,6 +40,22 @@ _RESERVED = frozenset(
     {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
 )
 """Attributes by which HDF5 and netCDF know dimensions."""
+FLAG = "quality_flag"
+"""The map that goes to a file of its own."""
+_TILE = 512
+_COG = {
+    "driver": "COG",
+    "compress": "deflate",
+    "predictor": "yes",
+    "blocksize": _TILE,
+    "bigtiff": "if_safer",
+    "statistics": "yes",
+}
+_CACHE_BYTES = 64 << 20
+"""GDAL would keep the whole of a file in memory, up to a share of the machine's."""
+_NO_TAGS = frozenset(
+    {"Conventions", "units", "_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping", "coordinates"}
+)
 
 
 def storable(maps: xr.Dataset, path: str | os.PathLike[str]) -> xr.Dataset:
@@ -42,11 +63,8 @@ def storable(maps: xr.Dataset, path: str | os.PathLike[str]) -> xr.Dataset:
 
     Numbers come in this machine's byte order, floats in single or double precision. What pandas has types of its own
     for becomes numbers with NaN, times in UTC, or text (categories, intervals, periods). Attributes that are None are
-    left out, True and False become 1 and 0, dates and dicts text.
-
-    Raises
-    ------
-    ValueError : the maps are empty or of unknown size, have a MultiIndex, or a variable of no type that files hold.
+    left out, True and False become 1 and 0, dates and dicts text. ValueError where the maps are empty or of unknown
+    size, have a MultiIndex, or a variable of no type that files hold.
     """
     shown = os.fspath(path)
     for index in maps.xindexes.values():
@@ -167,7 +185,9 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
             file.set_auto_maskandscale(False)
             for name, variable in maps.variables.items():
                 if variable.chunks and name not in maps.sizes:  # or the library takes the dimension for the variable
-                    _cache_two_chunks(file.variables[str(name)])
+                    made: Any = file.variables[str(name)]
+                    chunk = int(np.prod(made.chunking(), dtype=np.int64)) * made.dtype.itemsize
+                    made.set_var_chunk_cache(size=2 * chunk, preemption=1.0)  # not 64 MB: blocks are written once
 
         def write(name: str, place: tuple[slice, ...], values: np.ndarray) -> None:
             with NETCDF_LOCK:
@@ -177,12 +197,6 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
     finally:
         with NETCDF_LOCK:
             file.close()
-
-
-def _cache_two_chunks(variable: Any) -> None:
-    """Cache little, because blocks are written once; the library would hold 64 MB a variable."""
-    chunk = int(np.prod(variable.chunking(), dtype=np.int64)) * variable.dtype.itemsize
-    variable.set_var_chunk_cache(size=2 * chunk, preemption=1.0)
 
 
 @contextmanager
@@ -254,3 +268,118 @@ def _fill_value(array: xr.DataArray, is_coordinate: bool) -> dict[str, Any]:
     if array.dtype.kind == "f" and not is_coordinate:
         return {"_FillValue": array.dtype.type(np.nan)}
     return {"_FillValue": None} if array.dtype.kind in "fiubmM" else {}
+
+
+def flag_name(path: Path) -> str:
+    """Name of the file of the flags beside the maps."""
+    return f"{path.stem}_flag{path.suffix}"
+
+
+def raster_maps(maps: xr.Dataset, path: Path) -> xr.Dataset:
+    """The maps (y, x) with what a GeoTIFF holds of their coordinates.
+
+    Raises ValueError where they are no 2-D maps of numbers on a regular grid.
+    """
+    dims = _two_dimensional(maps, path)
+    if set(maps.data_vars) == {FLAG}:
+        raise ValueError(f"{path}: the Dataset has no maps beside {FLAG!r}; save it as .nc")
+    swath = [str(name) for name, array in maps.coords.items() if array.ndim > 1 and is_geographic(name, array)]
+    if swath and transform_of(maps).is_identity:
+        raise ValueError(
+            f"{path}: the maps are a swath, placed by {' and '.join(swath)} of every pixel, and GeoTIFF holds a "
+            "regular grid: save as .nc, resample them, or drop these coordinates to write pixels without a place"
+        )
+    lazy = [name for name, coordinate in maps.coords.items() if coordinate.chunks is not None]
+    return maps.drop_vars(lazy).transpose(*dims, ...)
+
+
+@contextmanager
+def geotiff_files(maps: xr.Dataset, path: Path) -> Iterator[Write]:
+    """A GeoTIFF file of the maps and one of their flag, in-memory maps written, and how to write the lazy ones.
+
+    The files are there at the end of the ``with``; nothing is after an exception.
+    """
+    y_dim, x_dim = _two_dimensional(maps, path)
+    names = [name for name in maps.data_vars if name != FLAG]
+    profile = {
+        "driver": "GTiff",
+        "height": maps.sizes[y_dim],
+        "width": maps.sizes[x_dim],
+        "crs": maps.rio.crs,
+        "transform": transform_of(maps),
+        "tiled": True,
+        "blockxsize": _TILE,
+        "blockysize": _TILE,
+        "interleave": "band",
+        "bigtiff": "if_safer",
+    }
+    dtype = np.result_type(np.float32, *(maps[name].dtype for name in names))
+    wanted = {path: (names, {**profile, "dtype": dtype, "nodata": np.nan}, "average")}
+    if FLAG in maps:
+        wanted[path.with_name(flag_name(path))] = [FLAG], {**profile, "dtype": maps[FLAG].dtype}, "nearest"
+    plain = {final: final.with_name(f".plain-{final.name}") for final in wanted}
+    try:
+        with rasterio.Env(GDAL_CACHEMAX=_CACHE_BYTES), ExitStack() as stack:
+            bands: dict[Hashable, tuple[Any, int]] = {}
+            for final, (members, options, _) in wanted.items():
+                bands |= _bands(stack, plain[final], maps[members], options)
+
+            def write(name: str, place: tuple[slice, ...], values: np.ndarray) -> None:
+                file, index = bands[name]
+                rows, columns = place
+                window = Window.from_slices(rows, columns, height=file.height, width=file.width)
+                file.write(values.astype(file.dtypes[0], copy=False), index, window=window)
+
+            for name, array in maps.data_vars.items():
+                if array.chunks is None:
+                    write(str(name), (slice(None), slice(None)), array.values)
+            yield write
+        for final, (_, _, resampling) in wanted.items():
+            with rasterio.Env(GDAL_CACHEMAX=_CACHE_BYTES):
+                rasterio.shutil.copy(plain[final], final, **_COG, overview_resampling=resampling)
+            plain[final].unlink()
+    finally:
+        for remain in plain.values():
+            remain.unlink(missing_ok=True)
+
+
+def _bands(stack: ExitStack, path: Path, maps: xr.Dataset, profile: dict[str, Any]) -> dict[Hashable, tuple[Any, int]]:
+    """A new file, open as long as the stack, of bands named after maps; where each map is to go."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        file = stack.enter_context(rasterio.open(path, "w", count=len(maps.data_vars), **profile))
+    file.update_tags(**_tags(maps.attrs))
+    for index, (name, array) in enumerate(maps.data_vars.items(), start=1):
+        file.set_band_description(index, str(name))
+        file.update_tags(index, **_tags(array.attrs))
+        if "units" in array.attrs:
+            file.set_band_unit(index, str(array.attrs["units"]))
+    return {name: (file, index) for index, name in enumerate(maps.data_vars, start=1)}
+
+
+def _tags(attrs: dict[Hashable, Any]) -> dict[str, str]:
+    """Attributes as text, lists separated by blanks."""
+    kept = {str(key): value for key, value in attrs.items() if key not in _NO_TAGS}
+    return {
+        key: value if isinstance(value, str) else " ".join(map(str, np.ravel(value))) for key, value in kept.items()
+    }
+
+
+def _two_dimensional(maps: xr.Dataset, path: Path) -> tuple[str, str]:
+    dims = spatial_dims(maps)
+    if dims is None:
+        raise ValueError(
+            f"{path}: GeoTIFF needs dimensions 'y' and 'x', and these are {tuple(map(str, maps.sizes))}; "
+            "rename them, or save as .nc"
+        )
+    arrays = maps.data_vars.items()
+    odd = [f"{name} {tuple(map(str, array.dims))}" for name, array in arrays if set(array.dims) != set(dims)]
+    if odd:
+        raise ValueError(
+            f"{path}: GeoTIFF holds maps over {dims} only, not {', '.join(odd)}; "
+            "select 2-D maps, drop these, or save as .nc"
+        )
+    text = [f"{name} ({array.dtype})" for name, array in arrays if array.dtype.kind not in "iuf"]
+    if text:
+        raise ValueError(f"{path}: GeoTIFF holds numbers, not {', '.join(text)}; drop these, or save as .nc")
+    return dims

@@ -19,8 +19,7 @@ from ...cubes import CUBE_FILE, require_flags
 from .. import check_target, put_in_place
 from .blocks import ProgressCallback, Write, block_layout, block_place, kept_blocks, side_folder
 from .cf import dress
-from .geotiff import FLAG, flag_name, geotiff_files, raster_maps
-from .stores import netcdf_file, storable, zarr_store
+from .stores import FLAG, flag_name, geotiff_files, netcdf_file, raster_maps, storable, zarr_store
 
 _NETCDF = frozenset({".nc", ".nc4"})
 _ZARR = frozenset({".zarr"})
@@ -84,7 +83,11 @@ def save_maps(
     if not isinstance(maps, xr.Dataset):
         raise TypeError(f"maps must be an xarray.Dataset, not {type(maps).__name__}; use array.to_dataset(name=...)")
     _check_options(resume, progress, compression, history)
-    _check_not_cube(maps, Path(path))
+    cube = maps.encoding.get(CUBE_FILE)
+    if cube is not None and os.path.realpath(cube) == os.path.realpath(path):
+        raise ValueError(
+            f"{Path(path)}: holds the cube that these maps come from, which would be lost; use another name"
+        )
     suffix = Path(path).suffix.lower()
     if suffix not in _NETCDF | _ZARR | _GEOTIFF:
         accepted = ", ".join(sorted(_NETCDF | _ZARR | _GEOTIFF))
@@ -128,13 +131,6 @@ def _check_options(resume: object, progress: object, compression: object, histor
         raise ValueError(f"compression={compression!r} is no level of deflate: use 0 (none) to 9 (smallest)")
     if not isinstance(history, str | None):
         raise TypeError(f"history={history!r} must be a text, such as the command that made the maps")
-
-
-def _check_not_cube(maps: xr.Dataset, path: Path) -> None:
-    """ValueError where the maps would take the place of the cube that they come from."""
-    cube = maps.encoding.get(CUBE_FILE)
-    if cube is not None and os.path.realpath(cube) == os.path.realpath(path):
-        raise ValueError(f"{path}: holds the cube that these maps come from, which would be lost; use another name")
 
 
 def _numbers_lazy(maps: xr.Dataset) -> xr.Dataset:

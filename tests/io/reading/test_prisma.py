@@ -11,7 +11,7 @@ from xarray.core import indexing
 
 from hdf_products import write_prisma
 from specinvert.cubes.bands import describe_bands, find_band_dim
-from specinvert.io.reading.lazy import FileArray
+from specinvert.io.reading.convention import FileArray
 from specinvert.io.reading.open import open_cube
 from specinvert.io.reading.products import prisma
 from specinvert.io.writing.writers import save_maps

@@ -12,7 +12,7 @@ from affine import Affine
 from hdf_products import WGS84, lookup_tables, write_emit
 from specinvert import Lookup
 from specinvert.io.reading.open import open_cube
-from specinvert.io.reading.swath import orthorectify
+from specinvert.io.reading.products.emit import orthorectify
 from specinvert.io.writing.writers import save_maps
 
 ROWS, COLUMNS = 6, 5

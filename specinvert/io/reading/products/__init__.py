@@ -18,7 +18,7 @@ from typing import Any
 
 import xarray as xr
 
-from ..lazy import Chunks
+from ..convention import Chunks
 
 Matches = Callable[[Path, bytes], bool]
 Open = Callable[[Path, Chunks, str | None], xr.DataArray]
@@ -104,12 +104,7 @@ def register_reader(name: str, matches: Matches, open: Open, before: str | None 
 
 
 def find_reader(name: str) -> Reader:
-    """The reader of this name.
-
-    Raises
-    ------
-    ValueError : there is none; the message lists the names.
-    """
+    """The reader of this name; ValueError lists the names where there is none."""
     for reader in _readers:
         if reader.name == name:
             return reader

@@ -19,9 +19,8 @@ import xarray as xr
 
 from ....cubes import is_unknown
 from ..band_tags import BandTags, band_wavelengths
-from ..convention import checked, require_no_variable
+from ..convention import Chunks, checked, require_no_variable
 from ..files import beside, data_file_of_header, first_bytes, require_whole
-from ..lazy import Chunks
 from .raster import build_cube, describe_raster, open_gdal
 
 _MARK = b"PDS_VERSION_ID"

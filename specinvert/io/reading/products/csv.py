@@ -6,7 +6,6 @@ import csv
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ import xarray as xr
 
 from ....cubes import is_wavelength_name
 from ..band_tags import SpectralColumns, spectral_columns
-from ..convention import with_bands
+from ..convention import Chunks, chunk_cube, with_bands
 from ..files import clear_errors
-from ..lazy import Chunks, chunk_cube
 
 SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 SPECTRA = "reflectance"
@@ -28,16 +26,6 @@ _TAIL_BYTES = 4_000_000
 _LARGEST_FRACTION, _LARGEST_PERCENT = 2.0, 130.0
 _LEAST_MEDIAN_PERCENT = 1.5
 _SHOWN = 8
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """How a text file is to be read as a table."""
-
-    names: list[str]
-    delimiter: str
-    decimal: str
-    skipped: int
 
 
 def matches(path: Path, head: bytes) -> bool:
@@ -95,10 +83,10 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     ValueError : the file is empty, truncated or no text; no columns are named by wavelength, or several groups could
         be the spectra; a name occurs twice, or stands for something else in the result; or a spectrum holds text.
     """
-    layout = _layout(path)
-    called = {_plain(name, layout.delimiter): name for name in layout.names}
-    chosen = _choose(spectral_columns(list(called)), columns, layout.names, path)
-    table = _columns(path, layout)
+    names, delimiter, options = _layout(path)
+    called = {_plain(name, delimiter): name for name in names}
+    chosen = _choose(spectral_columns(list(called)), columns, names, path)
+    table = _columns(path, names, options)
     values = np.stack([_numbers(table.pop(called[name]), name, path) for name in chosen.names], axis=1)
     history = []
     if chosen.sensor is not None:
@@ -129,7 +117,8 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     return spectra.to_dataset()
 
 
-def _layout(path: Path) -> _Layout:
+def _layout(path: Path) -> tuple[list[str], str, dict[str, Any]]:
+    """Names of the columns, what separates them, and how pandas is to read the rows."""
     told = "not a table in UTF-8 text ({0.reason}); save it as CSV in UTF-8"
     with clear_errors(path, told, UnicodeDecodeError), path.open(encoding="utf-8-sig", newline="") as file:
         skipped, first = 0, file.readline()
@@ -151,7 +140,8 @@ def _layout(path: Path) -> _Layout:
     if twice:
         raise ValueError(f"{path}: several columns are called {_some(twice)}; rename them")
     comma = delimiter == ";" and re.search(r"\d,\d", second) is not None and re.search(r"\d\.\d", second) is None
-    return _Layout(names, delimiter, "," if comma else ".", skipped)
+    separator = r"\s+" if delimiter == " " else delimiter
+    return names, delimiter, {"sep": separator, "decimal": "," if comma else ".", "skiprows": skipped + 1}
 
 
 def _plain(name: str, delimiter: str) -> str:
@@ -178,26 +168,16 @@ def _last_line(path: Path) -> str:
     return next((line.decode("utf-8", "replace") for line in reversed(lines) if line.strip()), "")
 
 
-def _columns(path: Path, layout: _Layout) -> dict[str, Any]:
+def _columns(path: Path, names: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """Columns by name, without those that have none."""
     import pandas as pd
 
-    separator = r"\s+" if layout.delimiter == " " else layout.delimiter
+    plain = {"encoding": "utf-8-sig", "skipinitialspace": True, "header": None, "index_col": False}
     try:
-        frame = pd.read_csv(
-            path,
-            sep=separator,
-            decimal=layout.decimal,
-            encoding="utf-8-sig",
-            skipinitialspace=True,
-            header=None,
-            skiprows=layout.skipped + 1,
-            names=list(range(len(layout.names))),
-            index_col=False,
-        )
+        frame = pd.read_csv(path, names=list(range(len(names))), **plain | options)
     except (ValueError, pd.errors.ParserError) as error:
         raise ValueError(f"{path}: not a readable table ({' '.join(str(error).split())})") from error
-    return {name: frame[i] for i, name in enumerate(layout.names) if name.strip() and not name.startswith("Unnamed:")}
+    return {name: frame[i] for i, name in enumerate(names) if name.strip() and not name.startswith("Unnamed:")}
 
 
 def _choose(groups: list[SpectralColumns], wanted: str | None, names: list[str], path: Path) -> SpectralColumns:

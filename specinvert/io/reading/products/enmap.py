@@ -16,9 +16,8 @@ import xarray as xr
 
 from ....cubes import is_wavelength_name
 from ..band_tags import BandTags
-from ..convention import checked, require_no_variable
+from ..convention import Chunks, checked, require_no_variable
 from ..files import TIFF_MAGIC, beside, number_of, read_xml
-from ..lazy import Chunks
 from .raster import build_cube, describe_raster, open_gdal
 
 _IMAGE = re.compile(r"^(?P<product>.+)-SPECTRAL_IMAGE(_COG)?\.TIFF?$", re.IGNORECASE)

@@ -17,9 +17,8 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import describe_bands, is_fwhm_name, is_good_name, is_wavelength_name, is_wavelength_units_key
-from ..convention import STORED, band_coords, with_bands
+from ..convention import STORED, Chunks, band_coords, chunk_cube, file_variable, with_bands
 from ..files import clear_errors, first_bytes, open_hdf5, text
-from ..lazy import Chunks, chunk_cube, file_variable
 
 _MAGIC = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file")
 _HDF5 = b"MATLAB 7.3 MAT-file"

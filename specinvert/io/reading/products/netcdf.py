@@ -13,9 +13,8 @@ import xarray as xr
 
 from ....cubes import find_band_dim, is_fwhm_name, is_good_name, is_wavelength_name, length_unit
 from ... import NETCDF_LOCK, is_geographic
-from ..convention import STORED, rename_chunks, stored_as, with_geolocation
+from ..convention import STORED, Chunks, chunk_cube, rename_chunks, stored_as, with_geolocation
 from ..files import HDF5_MAGIC, clear_errors, first_bytes, is_zarr, require_whole
-from ..lazy import Chunks, chunk_cube
 
 _MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", HDF5_MAGIC)
 _NONE = "no numeric variables"

@@ -13,9 +13,8 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import is_fwhm_name
-from ..convention import with_bands, with_pixel_coordinate
+from ..convention import Chunks, with_bands, with_pixel_coordinate
 from ..files import claims, text
-from ..lazy import Chunks
 from .netcdf import choose_cube, open_group, swath_cube, with_group_geolocation
 
 _DATA, _BANDS, _NAVIGATION = "geophysical_data", "sensor_band_parameters", "navigation_data"

@@ -17,9 +17,17 @@ import numpy as np
 import xarray as xr
 from affine import Affine
 
-from ..convention import STORED, georeferenced, stored_in_words, with_bands, with_geolocation
+from ..convention import (
+    STORED,
+    Chunks,
+    chunk_cube,
+    file_variable,
+    georeferenced,
+    stored_in_words,
+    with_bands,
+    with_geolocation,
+)
 from ..files import claims, open_hdf5, text
-from ..lazy import Chunks, chunk_cube, file_variable
 
 _KIND = "PRISMA product (HDF5)"
 _DETECTORS = ("Vnir", "Swir")

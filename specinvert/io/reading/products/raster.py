@@ -20,9 +20,17 @@ import numpy as np
 import xarray as xr
 
 from ..band_tags import BandTags, read_band_tags
-from ..convention import STORED, band_coords, rename_chunks, require_no_variable, stored_in_words
+from ..convention import (
+    STORED,
+    Chunks,
+    band_coords,
+    chunk_cube,
+    file_variable,
+    rename_chunks,
+    require_no_variable,
+    stored_in_words,
+)
 from ..files import DATA_SUFFIXES, data_file_of_header, first_bytes, header_of, require_size, require_whole
-from ..lazy import Chunks, chunk_cube, file_variable
 
 
 def matches(path: Path, head: bytes) -> bool:
@@ -80,13 +88,7 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
 
 
 def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.DataArray:
-    """Open a raster file lazily as a cube, decoded and labelled as `description` says.
-
-    Parameters
-    ----------
-    source : a file that GDAL opens.
-    description : from `describe_raster`, with what a reader knows better put in its place.
-    """
+    """A raster file as a lazy cube, by `describe_raster` with what a reader knows better put in its place."""
     import rioxarray
 
     with _quiet_rasterio():
@@ -153,13 +155,7 @@ def _placed(cube: xr.DataArray) -> xr.DataArray:
 
 
 def describe_raster(source: Path) -> Description:
-    """Collect what a raster file says of itself, and check that it is whole.
-
-    Raises
-    ------
-    ValueError : GDAL cannot read the file, it is truncated, holds several images or complex numbers, or its
-        band metadata do not fit its bands.
-    """
+    """Collect what a raster file says of itself, and check that it is whole; raises as `read` does."""
     path = str(source)
     with open_gdal(source) as dataset:
         if dataset.subdatasets:

@@ -19,9 +19,8 @@ from dask.array.core import normalize_chunks
 
 from ....cubes import is_wavelength_name
 from ..band_tags import NAMES, SATELLITES, BandTags, band_name, is_auxiliary
-from ..convention import STORED, band_coords, checked, rename_chunks, stored_in_words
+from ..convention import STORED, Chunks, band_coords, checked, rename_chunks, stored_in_words, wanted_blocks
 from ..files import TIFF_MAGIC, number_of, read_xml, texts
-from ..lazy import Chunks, wanted_blocks
 from .raster import Description, build_cube, describe_raster, open_gdal
 
 logger = logging.getLogger(__name__)
@@ -96,7 +95,7 @@ class _Product:
 def _read_safe(folder: Path, metadata: Path, chunks: Chunks, resolution: str) -> xr.DataArray:
     product = _read_metadata(metadata)
     images = _images(folder, product, resolution, metadata)
-    factors = {name: int(resolution[:-1]) // _pixel_size(image) for name, image in images.items()}
+    factors = {name: int(resolution[:-1]) // int(image.stem[-3:-1]) for name, image in images.items()}
     descriptions = {name: describe_raster(image) for name, image in images.items()}
     grid = next(name for name, factor in factors.items() if factor == 1)
     rows, columns = descriptions[grid].shape
@@ -204,10 +203,6 @@ def _images(folder: Path, product: _Product, resolution: str, metadata: Path) ->
         if not path.is_file():
             raise FileNotFoundError(f"{path}: missing, though {_METADATA} lists it; copy the product anew")
     return {name: chosen[name] for name in NAMES if name in chosen}
-
-
-def _pixel_size(image: Path) -> int:
-    return int(image.stem[-3:-1])
 
 
 def _blocks(grid: Path, count: int, chunks: Chunks) -> Any:

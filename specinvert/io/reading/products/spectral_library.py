@@ -15,9 +15,8 @@ import numpy as np
 import xarray as xr
 
 from ..band_tags import BandTags, read_band_tags
-from ..convention import STORED, require_no_variable, stored_in_words, with_bands
+from ..convention import STORED, Chunks, chunk_cube, file_variable, require_no_variable, stored_in_words, with_bands
 from ..files import beside, data_file_of_header, first_bytes, header_of, require_size
-from ..lazy import Chunks, chunk_cube, file_variable
 
 NAME = "spectrum_name"
 """Coordinate along `sample` with the names of the spectra."""
@@ -121,7 +120,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     table = chunk_cube(raw, chunks, whole="wavelength", path=str(data)).rename("cube")
     table = with_bands(table, tags.wavelength, tags.unit, header, fwhm=tags.fwhm, good=tags.good)
     if "spectra names" in entries:
-        names = _listed(entries["spectra names"])
+        names = [" ".join(name.split()) for name in entries["spectra names"].strip("{}").split(",")]
         if len(names) != spectra:
             raise ValueError(
                 f"{header}: {len(names)} spectra names for {spectra} spectra, the lines; correct the header, in which "
@@ -165,10 +164,6 @@ def _entries(header: Path) -> dict[str, str]:
     if text.count("{") != text.count("}"):
         raise ValueError(f"{header}: a list lacks its closing brace: truncated or damaged; copy it again")
     return {" ".join(key.lower().split()): value.strip() for key, value in _ENTRY.findall(text)}
-
-
-def _listed(text: str) -> list[str]:
-    return [" ".join(entry.split()) for entry in text.strip("{}").split(",")]
 
 
 def _count(entries: Mapping[str, str], key: str, header: Path, default: int | None = None) -> int:
