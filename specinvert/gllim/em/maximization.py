@@ -57,11 +57,6 @@ class Fixed:
         return Fixed(self.mean[kept], self.covariance[kept], parts)
 
     @property
-    def prior_parts(self) -> Mapping[str, Array]:
-        """The parts but Sigma."""
-        return {name: array for name, array in self.parts.items() if name != "Sigma"}
-
-    @property
     def dimension(self) -> int:
         """L_w."""
         return self.mean.shape[1]
@@ -235,18 +230,13 @@ def _equal_volumes(compact: Array, share: Array, structure: Structure, variance:
 
 
 def regression(moments: ComponentMoments, rules: Rules) -> Array:
-    """Maps A (K, D, L), eq. Ak_up."""
-    if not rules.constraints.tied_maps:
-        return _regression(moments.xx, moments.xy, rules.parameters)
-    xx, xy = (np.tensordot(moments.share, part, axes=1)[None] for part in (moments.xx, moments.xy))
-    return np.repeat(_regression(xx, xy, rules.parameters), len(moments.share), axis=0)
-
-
-def _regression(xx: Array, xy: Array, variance: Array) -> Array:
-    """Maps (K, D, L) with A xx = xy', the shortest ones where xx (K, L, L) is singular.
+    """Maps A (K, D, L), eq. Ak_up, the shortest ones where xx is singular.
 
     Directions in which x varies by less than the sums can tell, relative to its own variance, carry no slope.
     """
+    xx, xy, variance, tied = moments.xx, moments.xy, rules.parameters, rules.constraints.tied_maps
+    if tied:
+        xx, xy = (np.tensordot(moments.share, part, axes=1)[None] for part in (xx, xy))
     latent = np.diagonal(xx, axis1=1, axis2=2)[:, len(variance) :]
     own = np.concatenate([np.broadcast_to(variance, (len(xx), len(variance))), latent], axis=1)
     unit = 1.0 / np.sqrt(np.where(own > 0.0, own, 1.0))
@@ -254,8 +244,8 @@ def _regression(xx: Array, xy: Array, variance: Array) -> Array:
     informative = values > SINGULAR * xx.shape[1]
     inverse = np.where(informative, 1.0 / np.where(informative, values, 1.0), 0.0)
     half = unit[:, :, None] * vectors
-    slopes = half @ (inverse[:, :, None] * (half.transpose(0, 2, 1) @ xy))
-    return slopes.transpose(0, 2, 1)
+    A = (half @ (inverse[:, :, None] * (half.transpose(0, 2, 1) @ xy))).transpose(0, 2, 1)
+    return np.repeat(A, len(moments.share), axis=0) if tied else A
 
 
 def _tie_and_clip(compact: Array, share: Array | None, structure: Structure, variance: Array, ratio: float) -> Array:
