@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 
 MARGINAL = ("marginal", "ecm")
 """Algorithms whose E-step integrates the latents out."""
-Progress = Callable[[int, float], None]
-
 CORRELATION = 0.5
 """Mean absolute correlation down to which groups of bands are merged."""
 
@@ -152,7 +150,7 @@ def run_em(
     problem: Problem,
     start: Start | GLLiMParameters | State,
     fixed: Fixed,
-    progress: Progress | None = None,
+    progress: Callable[[int, float], None] | None = None,
     keep: Callable[[State], None] | None = None,
     level: int = logging.WARNING,
 ) -> Fit:

@@ -64,12 +64,8 @@ class Features:
 
     def __call__(self, chunk: Chunk) -> Array:
         """Features (n, m) of the rows."""
-        columns = []
-        if self.parameters is not None:
-            columns.append(chunk.parameters * self.parameters)
-        if self.spectra is not None:
-            columns.append(chunk.spectra * self.spectra)
-        return np.concatenate(columns, axis=1)
+        blocks = (chunk.parameters, self.parameters), (chunk.spectra, self.spectra)
+        return np.concatenate([values * weights for values, weights in blocks if weights is not None], axis=1)
 
 
 def nearest_centre(features: Features, centres: Array, chunk: Chunk) -> Array:

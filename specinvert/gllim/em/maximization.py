@@ -139,7 +139,11 @@ def without_degenerate(step: Callable[[Kept], GLLiMParameters], r: Array, rules:
     kept = r >= (0.0 if rules.constraints.nothing_own(n_t) else n_t + 2)
     while kept.any():
         theta = step(kept)
-        degenerate = np.zeros(len(theta.pi), dtype=bool) if rules.ratio > 0 else _singular(theta, rules)
+        degenerate = np.zeros(len(theta.pi), dtype=bool)
+        if rules.ratio == 0:
+            degenerate = theta.structure.singular(theta.Sigma, rules.spectra)
+            if n_t:
+                degenerate = degenerate | FULL.singular(theta.Gamma[:, :n_t, :n_t], rules.parameters)
         if not degenerate.any():
             return theta, kept
         kept[np.flatnonzero(kept)[degenerate]] = False
@@ -254,11 +258,3 @@ def _tie_and_clip(compact: Array, share: Array | None, structure: Structure, var
         pooled = np.tensordot(share, compact, axes=1)
         compact = np.repeat(pooled[None], len(share), axis=0)
     return structure.clip(compact, variance, ratio)
-
-
-def _singular(theta: GLLiMParameters, rules: Rules) -> Kept:
-    singular = theta.structure.singular(theta.Sigma, rules.spectra)
-    n_t = theta.n_parameters
-    if n_t:
-        singular = singular | FULL.singular(theta.Gamma[:, :n_t, :n_t], rules.parameters)
-    return np.asarray(singular)

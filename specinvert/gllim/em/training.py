@@ -1,6 +1,7 @@
 """From settings and training data to the best fit: checks, scaling, starts, n_init and the choice of L_w by BIC.
 
-Also the members of a committee: several fits of one training set from starts of their own.
+Also the members of a committee, several fits of one training set from starts of their own, and the parts of theta that
+the user gives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The model: parameters theta, conversions that keep the density unchanged, their number and criteria that count them.
+"""The model: parameters theta, conversions that keep the density unchanged, and criteria that count what is free.
 
 Equations of the paper: theta-def, SOLVA_decomp, GLLiMtoGLLimStar (forward parameters theta*), and Appendix A
-(GLMtoJGMM, JGMMtoGLM); section "Latent Dimension Estimation Using BIC".
+(GLMtoJGMM, JGMMtoGLM). It chooses L_w by BIC (section "Latent Dimension Estimation Using BIC").
 """
 
 from __future__ import annotations
