@@ -208,7 +208,7 @@ def run_em(
 
 
 def find_blocks(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> tuple[int, ...]:
-    """The group (D,) of each band, from the residuals of a first fit with a diagonal Sigma: see :func:`groups`.
+    """The group (D,) of each band, from pooled residuals of a first fit with a diagonal Sigma: see :func:`groups`.
 
     One D x D array is formed; the same data and start give the same groups.
     """
