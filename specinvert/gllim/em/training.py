@@ -1,7 +1,6 @@
 """From settings and training data to the best fit: checks, scaling, starts, n_init and the choice of L_w by BIC.
 
-Also the members of a committee, several fits of one training set from starts of their own, and the parts of theta that
-the user gives.
+Also the members of a committee, several fits from starts of their own, and the parts of theta that the user gives.
 """
 
 from __future__ import annotations
@@ -288,7 +287,7 @@ def _fixed(
     settings: Settings, problem: Problem, start: Start | GLLiMParameters, n_latent: int, n_responsibilities: int | None
 ) -> Fixed:
     """What the settings, or the theta of a warm start, say that is not estimated, in scaled units."""
-    given = partial(fixed_parts, settings.fixed, settings.constraints, problem.scaling)
+    given = partial(fixed_parts, settings.fixed or {}, settings.constraints, problem.scaling)
     if isinstance(start, GLLiMParameters):
         n_t = start.n_parameters
         return Fixed(start.c[:, n_t:], start.Gamma[:, n_t:, n_t:], given(start.n_components))
@@ -346,7 +345,7 @@ def check_names(fixed: Any) -> tuple[str, ...]:
 
 
 def fixed_parts(
-    fixed: Mapping[str, Any] | None, constraints: Constraints, scaling: Scaling, n_components: int
+    fixed: Mapping[str, Any], constraints: Constraints, scaling: Scaling, n_components: int
 ) -> dict[str, Array]:
     """The given parts in scaled units, one a component.
 
@@ -364,7 +363,6 @@ def fixed_parts(
     parts: dict[str, Array] = {}
     n_t, n_bands = len(scaling.parameters_scale), len(scaling.spectra_scale)
     for name in check_names(fixed):
-        assert fixed is not None
         what, given = f"fixed {name}", fixed[name]
         if name in ("c", "Gamma") and n_t == 0:
             raise ValueError(f"{what} is of parameters, and there are none: latent_mean and latent_covariance")

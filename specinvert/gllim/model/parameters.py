@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..core import Array
 from .constraints import Constraints
-from .structure import Structure
+from .structure import FULL, Structure
 
 SAMPLES_PER_COLUMN = 3
 """Samples that a component needs, for each column of its affine map, to leave a noise to estimate."""
@@ -116,6 +116,10 @@ class GLLiMParameters:
         """Theta of some components, their weights made to sum to one."""
         arrays = {name: array[kept] for name, array in self.arrays().items()}
         return replace(self, **{**arrays, "pi": arrays["pi"] / arrays["pi"].sum()})
+
+    def with_full_noise(self) -> GLLiMParameters:
+        """The same theta, Sigma held as (K, D, D)."""
+        return replace(self, Sigma=self.sigma_dense(), constraints=self.constraints.with_structure(FULL))
 
     def with_noise(self, noise: Array) -> GLLiMParameters:
         """Theta of spectra with independent noise of covariance ``noise``: a variance (), variances (D,) or (D, D).
