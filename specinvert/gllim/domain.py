@@ -26,7 +26,6 @@ ROWS = 2000
 """Spectra that are held out at most."""
 LEAST_HELD_OUT = 50
 """Spectra that are held out at least."""
-ITERATIONS = 3
 NEGLIGIBLE_FIT = 0.002
 """Free parameters per training number below which spectra are as far out whether they were fitted or not."""
 
@@ -99,7 +98,7 @@ def _without(
 ) -> GLLiMParameters:
     """A few iterations on from theta, on the rows not held out."""
     rest = source.where(partial(_chosen, share=share, others=True))
-    problem = replace(problem_of(rest, settings, moments), stopping=Stopping(ITERATIONS, 0.0))
+    problem = replace(problem_of(rest, settings, moments), stopping=Stopping(3, 0.0))
     problem = problem.constrained(sigma_blocks=theta.constraints.sigma_blocks)
     with one_blas_thread():
         fixed = Fixed.of(problem.scaling.inverse().to_user(theta))

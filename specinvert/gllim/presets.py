@@ -150,7 +150,8 @@ def _on_grid(
         if key in settings:
             raise ValueError(f"preset 'gtm' makes {key} itself: give grid, functions and width")
     for key, sides in (("grid", grid), ("functions", functions)):
-        if not isinstance(sides, Sequence | np.ndarray) or not len(sides) or not all(map(_is_count, sides)):
+        several = isinstance(sides, Sequence | np.ndarray) and len(sides) > 0
+        if not several or not all(isinstance(side, numbers.Integral) and int(side) >= 1 for side in sides):
             raise ValueError(f"{key}={sides!r} must be a list of integers, one or more a side")
     if len(grid) != len(functions):
         raise ValueError(f"grid={tuple(grid)} and functions={tuple(functions)} must have as many sides")
@@ -170,7 +171,3 @@ def _on_grid(
         "latent_mean": latents,
         "latent_covariance": DIRAC * np.eye(latents.shape[1]),
     }
-
-
-def _is_count(side: Any) -> bool:
-    return isinstance(side, numbers.Integral) and int(side) >= 1

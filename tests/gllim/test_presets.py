@@ -13,7 +13,7 @@ from sklearn.mixture import GaussianMixture
 
 from specinvert.gllim import PRESETS, Constraints, GLLiM, preset
 from specinvert.gllim.em.initialize import PrincipalGrid, regular_grid
-from specinvert.gllim.model.criteria import n_free_parameters
+from specinvert.gllim.model.parameters import n_free_parameters
 from strategies import BARE, assert_near, assert_same_theta, fit_estimator, make_data
 
 TIGHT = {"tol": 0.0, "standardize": False, "reg_covar": 0.0}

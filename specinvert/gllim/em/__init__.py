@@ -1,7 +1,6 @@
 """Training: EM over chunks, its starts, its statistics, its M-steps and its variants."""
 
 from .em import State, Stopping, run_em
-from .fixing import check_names
 from .initialize import PrincipalGrid, basis, regular_grid
 from .maximization import Fixed
 from .source import (
@@ -27,6 +26,7 @@ from .training import (
     Settings,
     Training,
     check_data,
+    check_names,
     check_progress,
     member_settings,
     problem_of,

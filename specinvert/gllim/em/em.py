@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from ..model import FULL, Constraints, GLLiMParameters, Scaling, bic
+from ..core import Array
+from ..model import DIAG, FULL, Constraints, GLLiMParameters, Scaling, bic
 from .initialize import Start, marginal_maximization, start_statistics
-from .maximization import Fixed, Kept, Rules, maximization
-from .source import ChunkSource
+from .maximization import ComponentMoments, Fixed, Kept, Rules, maximization, regression
+from .source import Chunk, ChunkSource
 from .statistics import ConditionalTerms, SufficientStatistics, expectation
 from .variants import SWEEPS, latent_cycle, marginal_step, regression_cycle
 
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 
 MARGINAL = ("marginal", "ecm")
 """Algorithms whose E-step integrates the latents out."""
-Progress = Callable[[int, float], None]
+CORRELATION = 0.5
+"""Mean absolute correlation down to which groups of bands are merged."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def run_em(
     problem: Problem,
     start: Start | GLLiMParameters | State,
     fixed: Fixed,
-    progress: Progress | None = None,
+    progress: Callable[[int, float], None] | None = None,
     keep: Callable[[State], None] | None = None,
     level: int = logging.WARNING,
 ) -> Fit:
@@ -203,3 +205,39 @@ def run_em(
         n_removed=n_asked - theta.n_components,
         removed_at=removed_at,
     )
+
+
+def find_blocks(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> tuple[int, ...]:
+    """The group (D,) of each band, from pooled residuals of a first fit with a diagonal Sigma: see :func:`groups`.
+
+    One D x D array is formed; the same data and start give the same groups.
+    """
+    stopping = Stopping(min(problem.stopping.max_iter, 20), problem.stopping.tol)
+    first = replace(problem, stopping=stopping, algorithm="general").constrained(sigma=DIAG.name, sigma_blocks=None)
+    theta = run_em(first, start, fixed).parameters
+    sums = first.expectation(problem.scaling.inverse().to_user(theta))
+    squares = problem.source.sum(_second_moments, problem.scaling, len(problem.rules.spectra))
+    moments = ComponentMoments.of(sums, first.constraints.intercept)
+    A = regression(moments, first.rules)
+    explained = np.einsum("k,kd,ke->de", moments.share, moments.y, moments.y)
+    slopes = 2.0 * moments.xy - moments.xx @ A.transpose(0, 2, 1)
+    explained += np.einsum("k,kdl,kle->de", moments.share, A, slopes)
+    return groups(squares / sums.total - 0.5 * (explained + explained.T))
+
+
+def groups(covariance: Array) -> tuple[int, ...]:
+    """The group (D,) of each band, by average linkage on 1 - |correlation| of a covariance (D, D)."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    if len(covariance) == 1:
+        return (0,)
+    deviation = np.sqrt(np.maximum(np.diagonal(covariance), np.finfo(float).tiny))
+    distance = 1.0 - np.minimum(np.abs(covariance / np.outer(deviation, deviation)), 1.0)
+    np.fill_diagonal(distance, 0.0)
+    tree = linkage(squareform(distance, checks=False), "average")
+    return tuple(int(label) for label in fcluster(tree, 1.0 - CORRELATION, "distance"))
+
+
+def _second_moments(chunk: Chunk) -> Array:
+    return (chunk.spectra * chunk.weights[:, None]).T @ chunk.spectra

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +30,8 @@ from .statistics import Accumulator, LatentPosterior, SufficientStatistics
 logger = logging.getLogger(__name__)
 
 SAMPLE_ROWS = 50_000
-KMEANS_TRIES = 10
 _FILTERS = threading.Lock()
-EIGENPAIR_TOLERANCE = 1e-12
 MAX_PRODUCTS = 200
-SMALLEST_BASIS = 96
-
 
 Start = Callable[[Chunk], Array]
 """Gives the rows of a chunk, in scaled units, their first responsibilities (n, K)."""
@@ -69,39 +64,21 @@ class Features:
 
     def __call__(self, chunk: Chunk) -> Array:
         """Features (n, m) of the rows."""
-        columns = []
-        if self.parameters is not None:
-            columns.append(chunk.parameters * self.parameters)
-        if self.spectra is not None:
-            columns.append(chunk.spectra * self.spectra)
-        return np.concatenate(columns, axis=1)
+        blocks = (chunk.parameters, self.parameters), (chunk.spectra, self.spectra)
+        return np.concatenate([values * weights for values, weights in blocks if weights is not None], axis=1)
 
 
-@dataclass(frozen=True)
-class NearestCentre:
-    """Responsibility one for the nearest of the centres (K, m)."""
-
-    features: Features
-    centres: Array
-
-    def __call__(self, chunk: Chunk) -> Array:
-        """One-hot rows; the expanded square serves, being compared within a row only."""
-        distance = (self.centres**2).sum(axis=1) - 2.0 * self.features(chunk) @ self.centres.T
-        return np.eye(len(self.centres))[distance.argmin(axis=1)]
+def nearest_centre(features: Features, centres: Array, chunk: Chunk) -> Array:
+    """One for the nearest of centres (K, m); the expanded square serves, being compared within a row only."""
+    distance = (centres**2).sum(axis=1) - 2.0 * features(chunk) @ centres.T
+    return np.eye(len(centres))[distance.argmin(axis=1)]
 
 
-@dataclass(frozen=True)
-class FittedMixture:
-    """The posterior probabilities of a Gaussian mixture fitted by scikit-learn."""
-
-    features: Features
-    mixture: Any
-
-    def __call__(self, chunk: Chunk) -> Array:
-        """Rows that sum to one."""
-        if len(chunk) == 0:
-            return np.zeros((0, self.mixture.n_components))
-        return np.asarray(self.mixture.predict_proba(self.features(chunk)))
+def mixture_posterior(features: Features, mixture: GaussianMixture, chunk: Chunk) -> Array:
+    """The posterior probabilities of a mixture fitted by scikit-learn."""
+    if len(chunk) == 0:
+        return np.zeros((0, mixture.n_components))
+    return np.asarray(mixture.predict_proba(features(chunk)))
 
 
 def find_start(
@@ -118,12 +95,12 @@ def find_start(
         kind = "full" if features.spectra is None else "diag"
         mixture = GaussianMixture(n_components, covariance_type=kind, random_state=seed)
         with _start_is_enough():
-            return FittedMixture(features, mixture.fit(rows))
-    means = KMeans(n_components, n_init=KMEANS_TRIES, random_state=seed)
+            return partial(mixture_posterior, features, mixture.fit(rows))
+    means = KMeans(n_components, n_init=10, random_state=seed)
     with _start_is_enough():
         # fewer distinct rows than clusters: the empty ones are removed and counted by the first M-step
         means.fit(rows, sample_weight=sample.weights)
-    return NearestCentre(features, means.cluster_centers_)
+    return partial(nearest_centre, features, means.cluster_centers_)
 
 
 @contextmanager
@@ -176,7 +153,7 @@ class PrincipalGrid:
         q = self.nodes.shape[1]
         axes = axes * np.where(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)] < 0.0, -1.0, 1.0)[:, None]
         centres = mean + 2.0 * self.nodes @ (deviations[:q, None] * axes[:q])
-        return NearestCentre(Features(None, np.ones(len(mean))), centres)
+        return partial(nearest_centre, Features(None, np.ones(len(mean))), centres)
 
 
 def start_statistics(start: Start, structure: Structure, prior: Fixed, chunk: Chunk) -> SufficientStatistics:
@@ -207,9 +184,9 @@ def marginal_maximization(
         intercept=True,
         fixed=tuple(name for name in rules.constraints.fixed if name != "Sigma"),
     )
-    n_t, n_w, n_bands = len(rules.parameters), fixed.dimension, len(rules.spectra)
-    n_components = len(fixed.mean)
-    supervised = replace(Fixed.standard(n_components, 0), parts=fixed.prior_parts)
+    n_t, (n_components, n_w), n_bands = len(rules.parameters), fixed.mean.shape, len(rules.spectra)
+    prior_parts = {name: part for name, part in fixed.parts.items() if name != "Sigma"}
+    supervised = replace(Fixed.standard(n_components, 0), parts=prior_parts)
     step = partial(start_statistics, start, ISO, supervised)
     sums = source.sum(step, scaling, n_components * (n_t + 1))
     regression, kept = maximization(sums, supervised, replace(rules, constraints=distinct))
@@ -265,7 +242,7 @@ def leading_residuals(
     all components advance together, one pass over the data a block. Signs make the largest entry positive.
     """
     n_bands = theta.n_bands
-    largest = min(n_bands, max(SMALLEST_BASIS, 8 * n_leading))
+    largest = min(n_bands, max(96, 8 * n_leading))
     first = np.random.default_rng(0).standard_normal((n_bands, n_leading))
     block = np.repeat(np.linalg.qr(first)[0][None], theta.n_components, axis=0)
     basis = np.empty((theta.n_components, n_bands, 0))
@@ -284,8 +261,7 @@ def leading_residuals(
         top = rotation[:, :, :n_leading]
         vectors = basis @ top
         residual = images @ top - vectors * values[:, None, :n_leading]
-        largest_residual = np.linalg.norm(residual, axis=1).max(axis=1)
-        converged = largest_residual <= EIGENPAIR_TOLERANCE * np.abs(values[:, 0])
+        converged = np.linalg.norm(residual, axis=1).max(axis=1) <= 1e-12 * np.abs(values[:, 0])
         if converged.all() or basis.shape[2] == n_bands:
             break
         if basis.shape[2] + n_leading > largest and largest < n_bands:

@@ -57,11 +57,6 @@ class Fixed:
         return Fixed(self.mean[kept], self.covariance[kept], parts)
 
     @property
-    def prior_parts(self) -> Mapping[str, Array]:
-        """The parts but Sigma."""
-        return {name: array for name, array in self.parts.items() if name != "Sigma"}
-
-    @property
     def dimension(self) -> int:
         """L_w."""
         return self.mean.shape[1]
@@ -144,7 +139,11 @@ def without_degenerate(step: Callable[[Kept], GLLiMParameters], r: Array, rules:
     kept = r >= (0.0 if rules.constraints.nothing_own(n_t) else n_t + 2)
     while kept.any():
         theta = step(kept)
-        degenerate = np.zeros(len(theta.pi), dtype=bool) if rules.ratio > 0 else _singular(theta, rules)
+        degenerate = np.zeros(len(theta.pi), dtype=bool)
+        if rules.ratio == 0:
+            degenerate = theta.structure.singular(theta.Sigma, rules.spectra)
+            if n_t:
+                degenerate = degenerate | FULL.singular(theta.Gamma[:, :n_t, :n_t], rules.parameters)
         if not degenerate.any():
             return theta, kept
         kept[np.flatnonzero(kept)[degenerate]] = False
@@ -235,18 +234,13 @@ def _equal_volumes(compact: Array, share: Array, structure: Structure, variance:
 
 
 def regression(moments: ComponentMoments, rules: Rules) -> Array:
-    """Maps A (K, D, L), eq. Ak_up."""
-    if not rules.constraints.tied_maps:
-        return _regression(moments.xx, moments.xy, rules.parameters)
-    xx, xy = (np.tensordot(moments.share, part, axes=1)[None] for part in (moments.xx, moments.xy))
-    return np.repeat(_regression(xx, xy, rules.parameters), len(moments.share), axis=0)
-
-
-def _regression(xx: Array, xy: Array, variance: Array) -> Array:
-    """Maps (K, D, L) with A xx = xy', the shortest ones where xx (K, L, L) is singular.
+    """Maps A (K, D, L), eq. Ak_up, the shortest ones where xx is singular.
 
     Directions in which x varies by less than the sums can tell, relative to its own variance, carry no slope.
     """
+    xx, xy, variance, tied = moments.xx, moments.xy, rules.parameters, rules.constraints.tied_maps
+    if tied:
+        xx, xy = (np.tensordot(moments.share, part, axes=1)[None] for part in (xx, xy))
     latent = np.diagonal(xx, axis1=1, axis2=2)[:, len(variance) :]
     own = np.concatenate([np.broadcast_to(variance, (len(xx), len(variance))), latent], axis=1)
     unit = 1.0 / np.sqrt(np.where(own > 0.0, own, 1.0))
@@ -254,8 +248,8 @@ def _regression(xx: Array, xy: Array, variance: Array) -> Array:
     informative = values > SINGULAR * xx.shape[1]
     inverse = np.where(informative, 1.0 / np.where(informative, values, 1.0), 0.0)
     half = unit[:, :, None] * vectors
-    slopes = half @ (inverse[:, :, None] * (half.transpose(0, 2, 1) @ xy))
-    return slopes.transpose(0, 2, 1)
+    A = (half @ (inverse[:, :, None] * (half.transpose(0, 2, 1) @ xy))).transpose(0, 2, 1)
+    return np.repeat(A, len(moments.share), axis=0) if tied else A
 
 
 def _tie_and_clip(compact: Array, share: Array | None, structure: Structure, variance: Array, ratio: float) -> Array:
@@ -264,11 +258,3 @@ def _tie_and_clip(compact: Array, share: Array | None, structure: Structure, var
         pooled = np.tensordot(share, compact, axes=1)
         compact = np.repeat(pooled[None], len(share), axis=0)
     return structure.clip(compact, variance, ratio)
-
-
-def _singular(theta: GLLiMParameters, rules: Rules) -> Kept:
-    singular = theta.structure.singular(theta.Sigma, rules.spectra)
-    n_t = theta.n_parameters
-    if n_t:
-        singular = singular | FULL.singular(theta.Gamma[:, :n_t, :n_t], rules.parameters)
-    return np.asarray(singular)

@@ -183,8 +183,8 @@ def check_weights(weights: Any, n_rows: int) -> Array:
     values = as_numbers("sample weights", weights)
     if values.shape != (n_rows,):
         raise ValueError(f"sample weights have shape {values.shape}, the {n_rows} samples need ({n_rows},)")
-    if not np.all(np.isfinite(values)) or np.any(values < 0):
-        bad = int(np.count_nonzero(~(values >= 0) | ~np.isfinite(values)))
+    bad = np.count_nonzero(~(values >= 0) | ~np.isfinite(values))
+    if bad:
         raise ValueError(f"{bad} sample weights are negative or not finite: weights are frequencies, zero or more")
     return values
 

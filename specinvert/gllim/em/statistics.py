@@ -31,10 +31,6 @@ class LatentPosterior:
     root: Array
     S: Array
 
-    def none(self) -> LatentPosterior:
-        """That of no latents."""
-        return LatentPosterior(self.c[:, :0], self.root[:, :0, :0], self.S[:, :0, :0])
-
 
 @dataclass(frozen=True)
 class ConditionalTerms:
@@ -183,7 +179,9 @@ def expectation(
 
     Without ``latents`` the E-Z-step alone: x is t.
     """
-    r_wz = terms.r_wz if latents else terms.r_wz.none()
+    r_wz = terms.r_wz
+    if not latents:
+        r_wz = LatentPosterior(r_wz.c[:, :0], r_wz.root[:, :0, :0], r_wz.S[:, :0, :0])
     accumulator = Accumulator(structure, r_wz, chunk.parameters.shape[1], chunk.spectra.shape[1])
     workspace = Workspace.of_this_thread()
     for part in blocks(chunk, structure.rows):

@@ -1,6 +1,6 @@
 """From settings and training data to the best fit: checks, scaling, starts, n_init and the choice of L_w by BIC.
 
-Also the members of a committee: several fits of one training set from starts of their own.
+Also the members of a committee, several fits from starts of their own, and the parts of theta that the user gives.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 import numbers
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,13 +19,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ...settings import GLLiMSettings, check_settings
-from ..core import fingerprint, one_blas_thread
-from ..model import AUTO, Constraints, GLLiMParameters, Scaling, few_samples
-from .em import Fit, Problem, State, Stopping, run_em
-from .fixing import as_array, as_covariances, check_names, find_blocks, fixed_parts
+from ..core import Array, fingerprint, one_blas_thread
+from ..model import AUTO, FIXABLE, Constraints, GLLiMParameters, Scaling, few_samples
+from .em import Fit, Problem, State, Stopping, find_blocks, run_em
 from .initialize import PrincipalGrid, Start, find_start, given_responsibilities
 from .maximization import Fixed, Rules
-from .source import ChunkSource, DataMoments, brief, moments_of
+from .source import ChunkSource, DataMoments, as_numbers, brief, moments_of
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +38,8 @@ FIRST_CONSTRAINTS = (
     *("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks", "fixed"),
 )
 """Settings that the first checkpoints knew, in their order, and those that were in ``constraints``."""
+EQUAL = 1e-9
+"""Greatest difference, relative to the largest entry, of a given Sigma from one that has the structure asked for."""
 
 
 class ColumnNames(NamedTuple):
@@ -172,7 +173,9 @@ def train(
                 label = f"L_w = {n_latent}" + (f", start {number + 1}" if len(starts) > 1 else "")
                 fixed = _fixed(settings, problem, start, n_latent, n_responsibilities)
                 report = None if progress is None else partial(progress, label)
-                own = _grouped(problem, starts[0], fixed)
+                own = problem
+                if problem.constraints.sigma_blocks == AUTO:
+                    own = problem.constrained(sigma_blocks=find_blocks(problem, starts[0], fixed))
                 if checkpoint is None:
                     runs.append(run_em(own, start, fixed, report))
                 else:
@@ -193,13 +196,6 @@ def train(
         message = "%s: uncertainties will be too small; use fewer components or more samples%s"
         logger.warning(message, few.text, advice)
     return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
-
-
-def _grouped(problem: Problem, start: Start | GLLiMParameters, fixed: Fixed) -> Problem:
-    """The problem with the groups of bands found where they are asked for."""
-    if problem.constraints.sigma_blocks != AUTO:
-        return problem
-    return problem.constrained(sigma_blocks=find_blocks(problem, start, fixed))
 
 
 def _keep(checkpoint: Checkpoint, label: str, max_iter: int, state: State) -> None:
@@ -256,8 +252,17 @@ def _starts(
     if n_responsibilities is not None:
         return [given_responsibilities]
     if isinstance(settings.init, GLLiMParameters):
-        _check_warm_start(settings, moments)
-        return [settings.init]
+        theta, n_bands, n_t = settings.init, len(moments.spectra.mean), len(moments.parameters.mean)
+        if (theta.n_bands, theta.n_parameters) != (n_bands, n_t):
+            raise ValueError(
+                f"the init model has {theta.n_bands} bands and {theta.n_parameters} parameters, the training set "
+                f"{n_bands} and {n_t}"
+            )
+        if settings.n_latent != theta.n_latent:
+            raise ValueError(
+                f"the init model has {theta.n_latent} latent dimensions, n_latent={settings.n_latent!r} asks for others"
+            )
+        return [theta]
     if isinstance(settings.init, PrincipalGrid):
         if len(settings.init.nodes) != settings.n_components:
             raise ValueError(
@@ -278,34 +283,17 @@ def _starts(
     ]
 
 
-def _check_warm_start(settings: Settings, moments: DataMoments) -> None:
-    theta = settings.init
-    assert isinstance(theta, GLLiMParameters)
-    sizes = (theta.n_bands, theta.n_parameters)
-    expected = (len(moments.spectra.mean), len(moments.parameters.mean))
-    if sizes != expected:
-        raise ValueError(
-            f"the init model has {sizes[0]} bands and {sizes[1]} parameters, the training set {expected[0]} and "
-            f"{expected[1]}"
-        )
-    if settings.n_latent != theta.n_latent:
-        raise ValueError(
-            f"the init model has {theta.n_latent} latent dimensions, n_latent={settings.n_latent!r} asks for others"
-        )
-
-
 def _fixed(
     settings: Settings, problem: Problem, start: Start | GLLiMParameters, n_latent: int, n_responsibilities: int | None
 ) -> Fixed:
     """What the settings, or the theta of a warm start, say that is not estimated, in scaled units."""
-    given = partial(fixed_parts, settings.fixed, settings.constraints, problem.scaling)
+    given = partial(fixed_parts, settings.fixed or {}, settings.constraints, problem.scaling)
     if isinstance(start, GLLiMParameters):
         n_t = start.n_parameters
         return Fixed(start.c[:, n_t:], start.Gamma[:, n_t:, n_t:], given(start.n_components))
-    n_components = n_responsibilities or settings.n_components
-    parts = given(n_components)
-    standard = Fixed.standard(n_components, n_latent)
+    standard = Fixed.standard(n_responsibilities or settings.n_components, n_latent)
     mean, covariance = standard.mean, standard.covariance
+    parts = given(len(mean))
     if settings.latent_mean is not None:
         mean = as_array(f"latent_mean={brief(settings.latent_mean)}", settings.latent_mean, mean.shape)
     if settings.latent_covariance is not None:
@@ -314,12 +302,8 @@ def _fixed(
     return Fixed(mean, covariance, parts)
 
 
-ALTERNATING = ("kmeans", "kmeans-joint")
-"""Starts that members take in turn where the first of them is asked for."""
-
-
 def member_settings(settings: Settings, n_members: int) -> list[Settings]:
-    """Settings of each member: distinct seeds, k-means on the parameters and on the joint vector in turn.
+    """Settings of each member: distinct seeds, and for "kmeans" starts from parameters and the joint vector in turn.
 
     Raises ValueError where all members would be the same fit.
     """
@@ -328,7 +312,7 @@ def member_settings(settings: Settings, n_members: int) -> list[Settings]:
     if not isinstance(settings.init, str):
         raise ValueError(f"n_ensemble={n_members} members need starts of their own: init must be a name, not a model")
     random = check_random_state(settings.random_state)
-    starts = ALTERNATING if settings.init == ALTERNATING[0] else (settings.init,)
+    starts = ("kmeans", "kmeans-joint") if settings.init == "kmeans" else (settings.init,)
     return [
         replace(settings, init=starts[m % len(starts)], random_state=int(random.randint(np.iinfo(np.int32).max)))
         for m in range(n_members)
@@ -346,3 +330,87 @@ def train_members(
     chosen: dict[str, Any] = {"n_latent": theta.n_latent, "sigma_blocks": theta.constraints.sigma_blocks}
     rest = [(replace(own, **chosen), m) for m, own in enumerate(settings) if m > 0]
     return [first, *together([lambda own=own, m=m: fit(own, m) for own, m in rest])]  # type: ignore[misc]
+
+
+def check_names(fixed: Any) -> tuple[str, ...]:
+    """The names of the parts, in the order of theta; raises where there are others."""
+    if fixed is None:
+        return ()
+    if not isinstance(fixed, Mapping):
+        raise ValueError(f"fixed={fixed!r} must be a dictionary of arrays by the names {', '.join(map(repr, FIXABLE))}")
+    unknown = [name for name in fixed if name not in FIXABLE]
+    if unknown:
+        raise ValueError(f"fixed names {unknown[0]!r}, which is not one of {', '.join(map(repr, FIXABLE))}")
+    return tuple(name for name in FIXABLE if name in fixed)
+
+
+def fixed_parts(
+    fixed: Mapping[str, Any], constraints: Constraints, scaling: Scaling, n_components: int
+) -> dict[str, Array]:
+    """The given parts in scaled units, one a component.
+
+    Parameters
+    ----------
+    fixed : in the user's units: "pi" (K,); "c" () to (K, L_t); "Gamma" (L_t, L_t) or (K, L_t, L_t); "Sigma" a variance
+        (), variances (D,), a covariance (D, D) or one a component (K, D, D).
+    constraints : whose structure Sigma must have. scaling : the units of the fit. n_components : K.
+
+    Raises
+    ------
+    ValueError : another shape, weights that do not sum to one, a covariance that is not positive definite or has
+        another structure.
+    """
+    parts: dict[str, Array] = {}
+    n_t, n_bands = len(scaling.parameters_scale), len(scaling.spectra_scale)
+    for name in check_names(fixed):
+        what, given = f"fixed {name}", fixed[name]
+        if name in ("c", "Gamma") and n_t == 0:
+            raise ValueError(f"{what} is of parameters, and there are none: latent_mean and latent_covariance")
+        if name == "pi":
+            weights = as_array(what, given, (n_components,))
+            if not (weights > 0).all() or abs(weights.sum() - 1.0) > EQUAL:
+                raise ValueError(f"{what} must be positive and sum to one, not to {weights.sum():g}")
+            parts[name] = weights
+        elif name == "c":
+            centred = as_array(what, given, (n_components, n_t)) - scaling.parameters_shift
+            parts[name] = centred / scaling.parameters_scale
+        elif name == "Gamma":
+            covariance = as_covariances(what, given, (n_components, n_t, n_t))
+            parts[name] = covariance / np.outer(scaling.parameters_scale, scaling.parameters_scale)
+        else:
+            parts[name] = _noise(given, constraints, scaling, (n_components, n_bands, n_bands))
+    return parts
+
+
+def as_array(what: str, given: Any, shape: tuple[int, ...]) -> Array:
+    """Finite numbers of a shape that they broadcast to; ValueError where they are not."""
+    values = as_numbers(what, given)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{what} holds NaN or infinite values")
+    try:
+        return np.broadcast_to(values, shape).copy()
+    except ValueError:
+        raise ValueError(f"{what} has shape {values.shape}, which does not broadcast to {shape}") from None
+
+
+def as_covariances(what: str, given: Any, shape: tuple[int, ...]) -> Array:
+    """Covariances of a shape that they broadcast to; ValueError where they are not symmetric or positive definite."""
+    covariances = as_array(what, given, shape)
+    off = np.abs(covariances - covariances.transpose(0, 2, 1)).max(initial=0.0)
+    if off > EQUAL * np.abs(covariances).max(initial=0.0):
+        raise ValueError(f"{what} must be symmetric, it is off by {off:g}")
+    least = np.linalg.eigvalsh(covariances).min(initial=np.inf)
+    if not least > 0:
+        raise ValueError(f"{what} must be positive definite, it has an eigenvalue of {least:g}")
+    return covariances
+
+
+def _noise(given: Any, constraints: Constraints, scaling: Scaling, shape: tuple[int, ...]) -> Array:
+    values, n_bands, structure = as_numbers("fixed Sigma", given), shape[-1], constraints.structure
+    if values.shape in ((), (n_bands,)):
+        values = np.where(np.eye(n_bands, dtype=bool), values, 0.0)
+    dense = as_covariances("fixed Sigma", values, shape)
+    compact = np.ascontiguousarray(structure.compact(dense))
+    if np.abs(structure.dense(compact, n_bands) - dense).max() > EQUAL * np.abs(dense).max():
+        raise ValueError(f"fixed Sigma has not the structure of sigma={constraints.sigma!r}: ask for another")
+    return structure.rescale(compact, 1.0 / scaling.spectra_scale)[1]

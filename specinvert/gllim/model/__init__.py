@@ -2,8 +2,7 @@
 
 from .constraints import FIXABLE, Constraints
 from .covariance import AUTO, DIAG, ISO
-from .criteria import aic, bic, few_samples, icl, n_free_parameters
-from .parameters import GLLiMParameters
+from .parameters import GLLiMParameters, aic, bic, few_samples, icl, n_free_parameters
 from .residuals import TILE_ROWS, LogJoint
 from .scaling import Moments, Scaling
 from .structure import FULL, SINGULAR, Structure, update_prior

@@ -40,7 +40,7 @@ class Constraints:
     tied_pi : all weights 1/K. tied_maps : A equal for all components, under a tied Sigma.
     intercept : whether there is a b; False holds b = 0 in the user's units.
     sigma_blocks : for ``sigma="block"``, the group of each band, D integers, or lists of the bands of each group; or
-        "auto", groups found by :mod:`specinvert.gllim.em.fixing`.
+        "auto", groups found by :mod:`specinvert.gllim.em.em`.
     fixed : names of the parts of theta that are given, of "pi", "c", "Gamma" (of the parameters) and "Sigma".
 
     Examples

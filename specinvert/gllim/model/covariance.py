@@ -256,18 +256,6 @@ class Block(Correlated):
     def clip(self, compact: Array, variance: Array, ratio: float) -> Array:
         return self._join(FULL.clip(own, variance[g], ratio) for g, own in self.split(compact))
 
-    def singular(self, compact: Array, variance: Array) -> NDArray[np.bool_]:
-        return np.any([FULL.singular(own, variance[g]) for g, own in self.split(compact)], axis=0)
-
-    def log_det(self, compact: Array, n_bands: int) -> Array:
-        return np.sum([FULL.log_det(own, len(g)) for g, own in self.split(compact)], axis=0)
-
-    def solve(self, compact: Array, columns: Array) -> Array:
-        solved = np.empty(columns.shape)
-        for bands, own in self.split(compact):
-            solved[:, bands] = FULL.solve(own, columns[:, bands])
-        return solved
-
 
 def _labels_of_lists(given: Iterable[Any]) -> Iterable[int]:
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -31,17 +30,6 @@ class Basis:
 
     upper: Array
     lower: Array
-
-
-class LogJoint(Protocol):
-    """Prepared for one theta."""
-
-    def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
-        """Take half the distances left from ``log_joint`` (n, K), which holds the log-priors, in place.
-
-        Rows are ``spectra`` (n, D) and ``x`` (n, q), without NaN. Returns p (n, p or more, K), maybe with
-        more behind it. A component further than ``reach`` below the row's greatest may get -inf, with p less exact.
-        """
 
 
 class Expanded:
@@ -89,7 +77,11 @@ class Expanded:
         )
 
     def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
-        """See :class:`LogJoint`."""
+        """Take half the distances left from ``log_joint`` (n, K), which holds the log-priors, in place.
+
+        Rows are ``spectra`` (n, D) and ``x`` (n, q), without NaN. Returns p (n, p or more, K), maybe with
+        more behind it. A component further than ``reach`` below the row's greatest may get -inf, with p less exact.
+        """
         n, (q, p, n_components) = len(spectra), self.expansion.cross.shape
         product = workspace.array("product", n, p + q, n_components)
         flat = product.reshape(n, self.columns.shape[1])
@@ -123,7 +115,7 @@ class Formed:
         self.basis = basis
 
     def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
-        """See :class:`LogJoint`; ``reach`` is of no use here."""
+        """As :class:`Expanded`; ``reach`` is of no use here."""
         explained = workspace.array("product", len(spectra), self.basis.upper.shape[2], len(self.regression))
         for start in range(0, len(spectra), TILE_ROWS):
             tile = slice(start, start + TILE_ROWS)
@@ -136,3 +128,7 @@ class Formed:
                 log_joint[tile, k] -= 0.5 * distance
                 explained[tile, :, k] = p
         return explained
+
+
+LogJoint = Expanded | Formed
+"""Prepared for one theta."""

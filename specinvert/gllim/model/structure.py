@@ -162,6 +162,23 @@ class Correlated(Structure):
 
             yield variances, turn
 
+    def singular(self, compact: Array, variance: Array) -> NDArray[np.bool_]:
+        regular = np.ones(len(compact), dtype=bool)
+        for bands, own in self.split(compact):
+            inverse = 1.0 / np.sqrt(variance[bands])
+            regular &= np.linalg.eigvalsh(own * np.outer(inverse, inverse))[:, 0] > SINGULAR * len(inverse)
+        return ~regular
+
+    def log_det(self, compact: Array, n_bands: int) -> Array:
+        diagonals = [np.diagonal(np.linalg.cholesky(own), axis1=1, axis2=2) for _, own in self.split(compact)]
+        return np.sum([2.0 * np.log(diagonal).sum(axis=1) for diagonal in diagonals], axis=0)
+
+    def solve(self, compact: Array, columns: Array) -> Array:
+        solved = np.empty(columns.shape)
+        for bands, own in self.split(compact):
+            solved[:, bands] = np.linalg.solve(own, columns[:, bands])
+        return solved
+
     def whiten(self, compact: Array, columns: Array) -> Array:
         whitened = np.empty(columns.shape)
         for bands, own in self.split(compact):
@@ -229,18 +246,6 @@ class Full(Correlated):
             kept = (vectors[k] * np.maximum(values[k], ratio)) @ vectors[k].T
             clipped[k] = kept * np.outer(deviation, deviation)
         return clipped
-
-    def singular(self, compact: Array, variance: Array) -> NDArray[np.bool_]:
-        inverse = 1.0 / np.sqrt(variance)
-        values = np.linalg.eigvalsh(compact * np.outer(inverse, inverse))
-        return ~(values[:, 0] > SINGULAR * len(variance))
-
-    def log_det(self, compact: Array, n_bands: int) -> Array:
-        diagonals = np.diagonal(np.linalg.cholesky(compact), axis1=1, axis2=2)
-        return np.asarray(2.0 * np.log(diagonals).sum(axis=1))
-
-    def solve(self, compact: Array, columns: Array) -> Array:
-        return np.linalg.solve(compact, columns)
 
 
 FULL = Full()

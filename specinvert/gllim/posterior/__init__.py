@@ -1,8 +1,8 @@
 """From theta to theta*, and from spectra to their posterior mixture: eq. JGMM_inverse_map and what is asked of it."""
 
 from .committee import Estimate, beyond, distance_at, estimates, log_tail
-from .forward import ForwardTerms, inverse_regression
-from .posterior import BLOCK_ROWS, Posterior, Rows, SideInformation, count_posterior_modes, posterior_blocks
+from .forward import BLOCK_ROWS, ForwardTerms, inverse_regression
+from .posterior import Posterior, Rows, SideInformation, count_posterior_modes, posterior_blocks
 from .rowwise import RowPosterior, residual_rows, rms_rows
 
 __all__ = [

@@ -29,8 +29,6 @@ from .rowwise import RowPosterior
 
 ENOUGH = 0.25
 """Weight of one component that is looked at alone."""
-_SMALL = 1e-280
-_TERMS = 500
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ def log_chi2_tail(distance: Array, degrees: Array) -> Array:
     half, x = np.broadcast_arrays(0.5 * np.asarray(degrees, dtype=np.float64), 0.5 * np.asarray(distance))
     with np.errstate(divide="ignore"):
         log_share = np.log(gammaincc(half, x))
-    far = np.isfinite(x) & ~(log_share > np.log(_SMALL)) & (x > half)
+    far = np.isfinite(x) & ~(log_share > np.log(1e-280)) & (x > half)
     if far.any():
         log_share[far] = _far_tail(half[far], x[far])
     return np.asarray(log_share)
@@ -155,7 +153,7 @@ def _far_tail(half: Array, x: Array) -> Array:
     c = np.full_like(b, 1e300)
     d = 1.0 / b
     h = d.copy()
-    for i in range(1, _TERMS):
+    for i in range(1, 500):
         term = -i * (i - half)
         b = b + 2.0
         d = 1.0 / (term * d + b)

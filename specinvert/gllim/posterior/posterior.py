@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from ..core import NEGLIGIBLE, Array, Workspace, compiled, normalize_rows
 from ..mixtures import UNDECIDED, Mixture, begin_count, finish_count, first, invert_covariance, ranked_room
-from ..model import TILE_ROWS
-from .forward import ForwardTerms, Prior, log_sum
+from .forward import BLOCK_ROWS, ForwardTerms, Prior, log_sum
 from .rowwise import (
     Factored,
     RowPosterior,
@@ -32,8 +31,6 @@ from .rowwise import (
     row_posterior,
 )
 
-BLOCK_ROWS = 4 * TILE_ROWS
-"""Spectra a block: with BLAS in one thread, a spectrum's posterior has the same bits in whatever company it comes."""
 LEAST_ROWS = 64
 """Rows that share bands, noise and known parameters for which theta is worth preparing, if Sigma is diagonal."""
 Rows = slice | NDArray[np.intp] | NDArray[np.bool_]

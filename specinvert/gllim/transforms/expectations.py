@@ -89,7 +89,8 @@ def covariance(
     kinds: tuple[str, str], means: tuple[Array, Array], variances: tuple[Array, Array], cross: Array
 ) -> Array:
     """Covariance (n,) of two t whose z have means, variances and covariances ``cross`` (n,)."""
-    if kinds[0] != "identity" and (kinds[1] == "identity" or _order(kinds[1]) < _order(kinds[0])):
+    order = ("identity", "log", "sqrt", "logit")
+    if order.index(kinds[1]) < order.index(kinds[0]):
         kinds, means, variances = kinds[::-1], means[::-1], variances[::-1]
     first, second = kinds
     if first == "identity":
@@ -110,10 +111,6 @@ def covariance(
             (m, n), (v, w) = ((pair[0][where], pair[1][where]) for pair in (means, variances))
             covariances[where] = function(m, n, v, w, cross[where])
     return covariances
-
-
-def _order(kind: str) -> int:
-    return ("identity", "log", "sqrt", "logit").index(kind)
 
 
 def _density(x: Any) -> Any:

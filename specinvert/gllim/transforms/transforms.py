@@ -298,16 +298,10 @@ class Transforms:
     @classmethod
     def from_attrs(cls, attrs: Mapping[str, Any]) -> Transforms:
         """The transforms that :meth:`to_attrs` wrote."""
-        bare = cls.of(dict(entry_from_attrs(entry)[:2] for entry in attrs["entries"]), attrs["names"])
-        insets = {key: insets for key, _, insets in map(entry_from_attrs, attrs["entries"])}
-        named = [tuple(bare.names[column] for column in entry.columns) for entry in bare.entries]
-        return replace(
-            bare,
-            entries=tuple(
-                replace(entry, insets=insets[parts if len(parts) > 1 else parts[0]])
-                for entry, parts in zip(bare.entries, named, strict=True)
-            ),
-        )
+        written = [entry_from_attrs(entry) for entry in attrs["entries"]]
+        bare = cls.of({key: value for key, value, _ in written}, attrs["names"])
+        settled = (replace(own, insets=insets) for own, (_, _, insets) in zip(bare.entries, written, strict=True))
+        return replace(bare, entries=tuple(settled))
 
     def _alone(self, index: int) -> Entry:
         entry = self.entry(index)

@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal
 import reference
 from specinvert.gllim import Constraints, GLLiMParameters
 from specinvert.gllim.em.statistics import log_joint_density
-from specinvert.gllim.model.criteria import bic, n_free_parameters
+from specinvert.gllim.model.parameters import bic, n_free_parameters
 from specinvert.gllim.posterior.forward import inverse_regression
 from strategies import (
     BARE,

@@ -15,7 +15,7 @@ from specinvert.gllim import Constraints, GLLiM
 from specinvert.gllim.em.maximization import Fixed, Rules
 from specinvert.gllim.em.statistics import ConditionalTerms, expectation
 from specinvert.gllim.em.variants import latent_cycle, regression_cycle
-from specinvert.gllim.model.criteria import aic, bic, icl, n_free_parameters
+from specinvert.gllim.model.parameters import aic, bic, icl, n_free_parameters
 from specinvert.settings import SETTINGS
 from strategies import (
     BARE,
