@@ -18,6 +18,9 @@ import numpy as np
 
 T = TypeVar("T", bound=type)
 
+STRUCTURES = {"full": True, "diag": True, "iso": True, "block": False}
+"""Structures of covariances by name, and whether the name alone tells them, so that Gamma may have them too."""
+
 
 @dataclass(frozen=True)
 class Accepted:
@@ -154,7 +157,7 @@ class FitSettings:
     max_latent: Any = setting(10, INTEGERS, "Largest L_w that bic tries.", "or all to try.", "--max-latent")
     sigma: str = setting(
         "iso",
-        one_of("iso", "diag", "block", "full"),
+        one_of(*STRUCTURES),
         "Noise; block finds bands of correlated noise.",
         'structure of its covariances, ``"iso"``, ``"diag"``, ``"block"`` or ``"full"``.',
         "--sigma",
@@ -162,7 +165,7 @@ class FitSettings:
     tied_sigma: bool = setting(False, boolean(), "One noise covariance for all components.", option="--tied-sigma")
     gamma: str = setting(
         "full",
-        one_of("full", "diag", "iso", unlisted=("flat",)),
+        one_of(*(name for name, alone in STRUCTURES.items() if alone), unlisted=("flat",)),
         "Parameter covariances.",
         '``"full"``, ``"diag"`` or ``"iso"``; ``"flat"`` is no prior on the parameters: mixtures of regressions, whose '
         "likelihood is that of the spectra given the parameters.",

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from ...settings import STRUCTURES as NAMES
 from ...settings import GLLiMSettings, check_settings
-from .covariance import AUTO, Block, Diag, Iso
-from .structure import Full, Structure
+from .covariance import AUTO
+from .structure import Structure
 
-KINDS: Mapping[str, type[Structure]] = {kind.name: kind for kind in (Full, Diag, Iso, Block)}
-"""All structures of Sigma by name."""
+
+def _kinds(of: Any) -> Iterator[type[Structure]]:
+    for kind in of.__subclasses__():
+        yield from (kind, *_kinds(kind))
+
+
+KINDS: Mapping[str, type[Structure]] = {
+    name: kind for name in NAMES for kind in _kinds(Structure) if vars(kind).get("name") == name
+}
+"""All structures of Sigma by name: the classes that settings name."""
 STRUCTURES: Mapping[str, Structure] = {name: kind.of(None) for name, kind in KINDS.items() if not kind.needs_blocks}
 """The structures that a name alone tells, those of Gamma too."""
 FLAT = "flat"

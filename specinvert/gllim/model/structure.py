@@ -24,8 +24,9 @@ Axes = Iterator[tuple[Array, Turn | None]]
 class Structure(ABC):
     """What the algorithm needs of K covariances of size D x D that share a structure, in a compact form of its own.
 
-    A structure is a class of this kind and its entry in :data:`.constraints.KINDS`. Operations that may leave the
-    structure return the one that they lead to, with the covariances in its compact form.
+    A structure is a class of this kind, in this file or in `covariance`, and its name in
+    :data:`specinvert.settings.STRUCTURES`. Operations that may leave the structure return the one that they lead to,
+    with the covariances in its compact form.
     """
 
     name: ClassVar[str]

@@ -307,7 +307,7 @@ def alike(keys: NDArray[np.uint8]) -> Iterator[NDArray[np.intp]]:
 
 
 def count_posterior_modes(posterior: Posterior, size: int) -> NDArray[np.int64]:
-    """:func:`count_modes` (n,) of the first ``size`` unknown dimensions, without writing out the mixtures."""
+    """:func:`.modes.count_modes` (n,) of the first ``size`` unknown dimensions, without writing out the mixtures."""
     count = np.empty(len(posterior.weights), dtype=np.int64)
     covariance = np.ascontiguousarray(posterior.covariance[:, :size, :size])
     _count_rows(posterior.factored()._replace(covariance=covariance), count)
