@@ -44,7 +44,7 @@ from sklearn.utils import check_random_state
 
 from ..gllim.core import compiled
 from .regressors import SpectraRegressor
-from .sparse_bayes import Sums, fit_sparse
+from .sparse_bayes import BasisSums, fit_sparse
 
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], Array]
@@ -262,13 +262,13 @@ class RVMRegressor(SpectraRegressor):
             return np.arange(n)
         return np.sort(check_random_state(self.random_state).choice(n, self.max_candidates, replace=False))
 
-    def _sums(self, X: Array, targets: Array, vectors: Array) -> Sums:
+    def _sums(self, X: Array, targets: Array, vectors: Array) -> BasisSums:
         size = len(vectors) + bool(self.bias)
         gram, cross = np.zeros((size, size)), np.zeros((size, targets.shape[1]))
         for rows, basis in self._bases(X, vectors, bool(self.bias)):
             gram += basis.T @ basis
             cross += basis.T @ targets[rows]
-        return Sums(gram, cross, np.sum(targets**2, axis=0), len(X))
+        return BasisSums(gram, cross, np.sum(targets**2, axis=0), len(X))
 
     def _bases(self, X: Array, vectors: Array, constant: bool) -> Iterator[tuple[slice, Array]]:
         """Values of the basis functions (rows, m) block by block, the constant last."""

@@ -51,7 +51,7 @@ _FAR = 1e4
 
 
 @dataclass(frozen=True)
-class Sums:
+class BasisSums:
     """What regression needs of the data: Phi'Phi (M, M), Phi't (M, R), the diagonal of t't (R,), and n samples."""
 
     gram: Array
@@ -77,7 +77,7 @@ class SparseFit:
     converged: bool
 
 
-def fit_sparse(sums: Sums, tol: float, max_iter: int, constant: bool) -> SparseFit:
+def fit_sparse(sums: BasisSums, tol: float, max_iter: int, constant: bool) -> SparseFit:
     """Maximise the marginal likelihood until no change gains ``tol`` nats, or ``max_iter`` changes are done.
 
     ``constant`` says that the last basis function is one. Functions that hardly vary gain nothing but beside it: where
@@ -85,7 +85,7 @@ def fit_sparse(sums: Sums, tol: float, max_iter: int, constant: bool) -> SparseF
     """
     norms = np.sqrt(np.diag(sums.gram))
     norms[norms == 0] = 1.0
-    unit = Sums(sums.gram / np.outer(norms, norms), sums.cross / norms[:, None], sums.squares, sums.n)
+    unit = BasisSums(sums.gram / np.outer(norms, norms), sums.cross / norms[:, None], sums.squares, sums.n)
     with one_blas_thread():
         state, log_marginals, converged = _climb(_State(unit), tol, max_iter)
         if constant and not state.active.size:
@@ -146,7 +146,7 @@ class _State:
     better than its prior does the difference has no digits left.
     """
 
-    def __init__(self, sums: Sums, of_constant: float = np.inf) -> None:
+    def __init__(self, sums: BasisSums, of_constant: float = np.inf) -> None:
         self.sums = sums
         self.alpha = np.full(len(sums.gram), np.inf)
         self.alpha[-1] = of_constant

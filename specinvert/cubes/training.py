@@ -301,7 +301,7 @@ def large_graphs() -> AbstractContextManager[Any]:
 
 
 @dataclass(frozen=True)
-class DaskChunks:
+class DaskChunks(ChunkSource):
     """Delayed chunks, the numbers of their rows in the order of samples, and the client whose cluster works on them."""
 
     chunks: list[Any]

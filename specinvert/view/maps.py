@@ -285,7 +285,7 @@ _NEAR = 60.0
 _BLANK = 0xD1
 
 
-class Picture:
+class SceneImage:
     """A picture of spectra over ``dims``, the vertical and the horizontal dimension.
 
     Each band is stretched from its 2nd to its 98th percentile in the first view. Bands marked bad are not taken.

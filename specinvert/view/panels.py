@@ -27,7 +27,7 @@ from bokeh.plotting import figure
 from ..cubes import legible, wrapped
 from ..figures import BLANK, MOST_ODD, flag_colours, render, unit_ratio
 from ..flags import Flag
-from .maps import Layer, MapSource, Picture, Window
+from .maps import Layer, MapSource, SceneImage, Window
 
 PARTS = "view/parts.html"
 """Template of the text of the page."""
@@ -203,7 +203,7 @@ _PRINTF: dict[str, Any] = {"$x": "printf", "$y": "printf"}
 class MapPanels(Panels):
     """Images over two axes, vertical and horizontal."""
 
-    def __init__(self, maps: MapSource, picture: Picture | None = None) -> None:
+    def __init__(self, maps: MapSource, picture: SceneImage | None = None) -> None:
         super().__init__(maps)
         self.vertical, self.horizontal = maps.axes
         self.ranges: dict[str, Any] = {

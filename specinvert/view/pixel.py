@@ -15,7 +15,7 @@ from ..cubes import describe_bands, find_band_dim, find_spectra, in_words, made_
 from ..figures import BandAxis, entry_text, render
 from ..inverter import Explanation, GLLiMInverter, Inversion, Marginal, explain, inversion_of
 from ..scores import paired
-from .maps import Layer, MapSource, Picture
+from .maps import Layer, MapSource, SceneImage
 from .panels import PARTS, canvas, line, prose, side_by_side, text, title
 
 NO_CUBE = "No cube was given, so there is no spectrum to show: start the viewer with one."
@@ -154,11 +154,11 @@ class PixelReader:
         except ValueError as error:
             raise ValueError(f"these maps are not of this cube: {str(error).replace('truth', 'cube')}") from None
 
-    def picture(self) -> Picture | None:
+    def picture(self) -> SceneImage | None:
         """The cube as a picture over the pixels of the maps; None without a cube."""
         if self.spectra is None:
             return None
-        return Picture(self.spectra, self.band_dim, self.source.dims, self.fill)
+        return SceneImage(self.spectra, self.band_dim, self.source.dims, self.fill)
 
     @property
     def remarks(self) -> list[str]:

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from specinvert.baselines import KERNELS, RVMRegressor, rvm_search
 from specinvert.baselines.rvm import SubsetSplit, kernel_matrix
-from specinvert.baselines.sparse_bayes import Sums, best_alpha, fit_sparse
+from specinvert.baselines.sparse_bayes import BasisSums, best_alpha, fit_sparse
 
 NOISE = 0.1
 
@@ -103,7 +103,7 @@ def test_no_single_change_of_alpha_gains_at_the_end() -> None:
     X, y = two_outputs(60)
     scaled = (y - y.mean(axis=0)) / y.std(axis=0)
     gram = kernel_matrix("gaussian", X, X, 2.0)
-    sums = Sums(gram.T @ gram, gram.T @ scaled, np.sum(scaled**2, axis=0), len(X))
+    sums = BasisSums(gram.T @ gram, gram.T @ scaled, np.sum(scaled**2, axis=0), len(X))
     fit = fit_sparse(sums, tol=1e-6, max_iter=5000, constant=False)
     variances = np.zeros(len(X))
     variances[fit.active] = 1 / fit.alpha

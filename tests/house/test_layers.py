@@ -163,6 +163,12 @@ def test_rooms_are_few_and_of_a_size_to_live_in() -> None:
     assert len(MODULES) <= MOST_FILES
 
 
+def test_no_two_classes_have_one_name() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in MODULES]
+    classes = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert not [name for name, count in classes.items() if count > 1]
+
+
 def test_an_arrow_that_points_up_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "specinvert"
     (package / "gllim" / "em").mkdir(parents=True)

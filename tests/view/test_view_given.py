@@ -18,7 +18,7 @@ from specinvert.figures.results import open_geotiff_maps, open_results
 from specinvert.inverter.inverter import GLLiMInverter
 from specinvert.io.writing.writers import save_maps
 from specinvert.view import Given, Page, Viewer
-from specinvert.view.maps import Picture, Window, open_maps
+from specinvert.view.maps import SceneImage, Window, open_maps
 from specinvert.view.pixel import INTERVAL, OTHER_VALUES
 
 PLACE = {"y": 2, "x": 3}
@@ -197,7 +197,7 @@ def picture_cube(wavelengths, **coords):
 
 def test_the_image_is_of_the_bands_nearest_to_red_green_and_blue_else_of_one_in_grey():
     cube = picture_cube([470.0, 1000.0, 645.0, 555.0])
-    picture = Picture(cube, "wavelength", ("y", "x"))
+    picture = SceneImage(cube, "wavelength", ("y", "x"))
     assert picture.chosen == [2, 3, 0]
     assert "645, 555, 470 nm" in picture.title
     windows = [Window(0, 30, 1), Window(0, 40, 1)]
@@ -205,13 +205,13 @@ def test_the_image_is_of_the_bands_nearest_to_red_green_and_blue_else_of_one_in_
     assert shown[3, 4].tolist() == [209, 209, 209, 255]
     red, low, high = cube[5, 6, 2].item(), *np.nanpercentile(cube[..., 2], [2, 98])
     assert shown[5, 6, 0] == round(255 * min(max((red - low) / (high - low), 0), 1))
-    lazy = Picture(cube.chunk(y=7, x=40).transpose("wavelength", "x", "y"), "wavelength", ("y", "x"))
+    lazy = SceneImage(cube.chunk(y=7, x=40).transpose("wavelength", "x", "y"), "wavelength", ("y", "x"))
     np.testing.assert_array_equal(lazy.read(windows, {}), picture.read(windows, {}))
     strided = [Window(0, 30, 3), Window(0, 40, 2)]
     np.testing.assert_array_equal(picture.read(strided, {}), picture.read(windows, {})[1::3, 1::2])
     bad = picture_cube([470.0, 550.0, 640.0, 641.0], good=("wavelength", [True, True, False, True]))
-    assert Picture(bad, "wavelength", ("y", "x")).chosen == [3, 1, 0]
-    infrared = Picture(picture_cube([1000.0, 1200.0, 1100.0]), "wavelength", ("y", "x"))
+    assert SceneImage(bad, "wavelength", ("y", "x")).chosen == [3, 1, 0]
+    infrared = SceneImage(picture_cube([1000.0, 1200.0, 1100.0]), "wavelength", ("y", "x"))
     assert infrared.chosen == [2]
     assert "1100 nm" in infrared.title
 

@@ -8,6 +8,7 @@ number of threads or workers.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -67,15 +68,18 @@ Mask = Callable[[Chunk], np.ndarray[Any, np.dtype[np.bool_]]]
 """Whether each row of a chunk is wanted, (n,)."""
 
 
-class ChunkSource(Protocol):
+class ChunkSource(ABC):
     """Training data that can be summed over."""
 
+    @abstractmethod
     def sum(self, function: Callable[[Chunk], Sum], scaling: Scaling | None = None, row_numbers: int = 1) -> Sum:
         """Sum of ``function`` over row blocks, scaled; ``row_numbers`` float64 numbers are needed for a row."""
 
+    @abstractmethod
     def sample(self, n_rows: int) -> Chunk:
         """At most ``n_rows`` evenly spaced rows, in the user's units."""
 
+    @abstractmethod
     def where(self, mask: Mask) -> ChunkSource:
         """The rows for which a function of a chunk is True."""
 
@@ -97,7 +101,7 @@ def sum_blocks(function: Callable[[Chunk], Sum], chunk: Chunk, scaling: Scaling 
         return reduce(add, (function(block.scaled(scaling)) for block in blocks(chunk, block_rows(row_numbers))))
 
 
-class ArrayChunks:
+class ArrayChunks(ChunkSource):
     """Training data in memory: one chunk, or a sequence of chunks in order."""
 
     def __init__(self, chunks: Chunk | list[Chunk]) -> None:
