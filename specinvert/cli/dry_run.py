@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..cubes import Lookup
     from ..inverter import GLLiMInverter
-    from .training import Preparation
+    from .values import Preparation
 
 PIXELS, SAMPLES, SAMPLES_PER_COMPONENT = 2048, 500, 20
 """Sizes of the parts: pixels inverted; samples fitted, at least so many and so many for each component."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,57 +38,10 @@ from .options import (
     setting_option,
     write_config,
 )
-from .values import narrow, noise_by_band, open_sensor, read_noise, read_nuisances, read_ranges
+from .values import Preparation, open_sensor, to_sensor
 
 if TYPE_CHECKING:
-    import xarray as xr
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """The options of what is trained on, read and checked, ready for the training set."""
-
-    spectra: str | None
-    parameters: list[str] | None
-    band_dim: str | None
-    weights: str | None
-    drop_missing: bool
-    sensor: Any
-    bands: str | None
-    exclude: str | None
-    noise: Any
-    nuisance: Any
-
-    @classmethod
-    def of(cls, options: dict[str, Any]) -> Preparation:
-        """Take these options out of those of a command, read files and check what needs no training set."""
-        given = {one.name: options.pop(one.name) for one in fields(cls)}
-        for name in ("bands", "exclude"):
-            read_ranges(f"--{name}", given[name])
-        sensor = None if given["sensor"] is None else open_sensor(given["sensor"])
-        noise, nuisance = read_noise(given["noise"]), read_nuisances(given["nuisance"])
-        return cls(**(given | {"sensor": sensor, "noise": noise, "nuisance": nuisance}))
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """How ``fit`` and ``select_model`` read the training set."""
-        missing = "drop" if self.drop_missing else "raise"
-        names = {name: getattr(self, name) for name in ("spectra", "parameters", "band_dim", "weights")}
-        return {**names, "missing": missing, "rechunk": "auto"}
-
-    def apply(self, training: xr.Dataset) -> tuple[xr.Dataset, Any]:
-        """The training set with the bands to use, and the noise for ``fit``: None, numbers or a nuisance."""
-        from ..nuisance import Noise
-
-        names: dict[str, Any] = {"spectra": self.spectra, "band_dim": self.band_dim}
-        if self.sensor is None:
-            training = narrow(training, self.bands, self.exclude, good_only=False, **names)
-        else:
-            training = to_sensor(training, self.sensor, self.bands, self.exclude, **names)
-        noise = noise_by_band(self.noise, training, self.spectra, self.band_dim)
-        if self.nuisance is None:
-            return training, noise
-        return training, self.nuisance if noise is None else self.nuisance | Noise(white=noise)
+    pass
 
 
 @click.command(cls=Command, short_help="A model from simulated spectra and their parameters.")
@@ -251,25 +203,3 @@ def _open(training: Path) -> Any:
     from ..io.reading import open_dataset
 
     return open_dataset(require_spectra(training))
-
-
-def to_sensor(
-    training: xr.Dataset, sensor: Any, bands: str | None, exclude: str | None, good_only: bool = True, **options: Any
-) -> xr.Dataset:
-    """Spectra averaged to those bands of the sensor that the ranges leave, in memory or lazily.
-
-    ``options`` are those of :func:`specinvert.resample`.
-    """
-    import xarray as xr
-
-    from ..cubes import resample
-
-    table = isinstance(sensor, xr.Dataset) and "fwhm" not in sensor.variables
-    if not table:
-        centres = sensor.set_coords("fwhm")["fwhm"] if isinstance(sensor, xr.Dataset) else sensor
-        sensor = narrow(centres, bands, exclude, good_only=good_only)
-    coarse = resample(training, sensor, good_only=good_only, rechunk="auto", **options)
-    if table:
-        names = {name: options.get(name) for name in ("spectra", "band_dim")}
-        coarse = narrow(coarse, bands, exclude, good_only=False, **names)
-    return coarse

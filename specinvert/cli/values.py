@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -313,3 +314,72 @@ def _only_variable(path: str, name: str) -> xr.DataArray:
 def _has_dims(noise: Any) -> bool:
     """Whether this is a DataArray of more than one number."""
     return hasattr(noise, "dims") and noise.ndim > 0
+
+
+def to_sensor(
+    training: xr.Dataset, sensor: Any, bands: str | None, exclude: str | None, good_only: bool = True, **options: Any
+) -> xr.Dataset:
+    """Spectra averaged to those bands of the sensor that the ranges leave, in memory or lazily.
+
+    ``options`` are those of :func:`specinvert.resample`.
+    """
+    import xarray as xr
+
+    from ..cubes import resample
+
+    table = isinstance(sensor, xr.Dataset) and "fwhm" not in sensor.variables
+    if not table:
+        centres = sensor.set_coords("fwhm")["fwhm"] if isinstance(sensor, xr.Dataset) else sensor
+        sensor = narrow(centres, bands, exclude, good_only=good_only)
+    coarse = resample(training, sensor, good_only=good_only, rechunk="auto", **options)
+    if table:
+        names = {name: options.get(name) for name in ("spectra", "band_dim")}
+        coarse = narrow(coarse, bands, exclude, good_only=False, **names)
+    return coarse
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """The options of what is trained on, read and checked, ready for the training set."""
+
+    spectra: str | None
+    parameters: list[str] | None
+    band_dim: str | None
+    weights: str | None
+    drop_missing: bool
+    sensor: Any
+    bands: str | None
+    exclude: str | None
+    noise: Any
+    nuisance: Any
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Preparation:
+        """Take these options out of those of a command, read files and check what needs no training set."""
+        given = {one.name: options.pop(one.name) for one in fields(cls)}
+        for name in ("bands", "exclude"):
+            read_ranges(f"--{name}", given[name])
+        sensor = None if given["sensor"] is None else open_sensor(given["sensor"])
+        noise, nuisance = read_noise(given["noise"]), read_nuisances(given["nuisance"])
+        return cls(**(given | {"sensor": sensor, "noise": noise, "nuisance": nuisance}))
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How ``fit`` and ``select_model`` read the training set."""
+        missing = "drop" if self.drop_missing else "raise"
+        names = {name: getattr(self, name) for name in ("spectra", "parameters", "band_dim", "weights")}
+        return {**names, "missing": missing, "rechunk": "auto"}
+
+    def apply(self, training: xr.Dataset) -> tuple[xr.Dataset, Any]:
+        """The training set with the bands to use, and the noise for ``fit``: None, numbers or a nuisance."""
+        from ..nuisance import Noise
+
+        names: dict[str, Any] = {"spectra": self.spectra, "band_dim": self.band_dim}
+        if self.sensor is None:
+            training = narrow(training, self.bands, self.exclude, good_only=False, **names)
+        else:
+            training = to_sensor(training, self.sensor, self.bands, self.exclude, **names)
+        noise = noise_by_band(self.noise, training, self.spectra, self.band_dim)
+        if self.nuisance is None:
+            return training, noise
+        return training, self.nuisance if noise is None else self.nuisance | Noise(white=noise)

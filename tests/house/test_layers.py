@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,15 @@ def test_rooms_are_few_and_of_a_size_to_live_in() -> None:
     lines = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert not {path: count for path, count in lines.items() if count > MOST_LINES}
     assert len(MODULES) <= MOST_FILES
+
+
+def test_no_circle_of_imports() -> None:
+    known = {names(path): path for path in MODULES}
+    graph: dict[Path, set[Path]] = {}
+    for path in MODULES:
+        targets = {known.get(name, known.get(name[:-1], path)) for name in imports(path) if name[0] == "specinvert"}
+        graph[path] = targets - {path}
+    TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_no_two_classes_have_one_name() -> None:
