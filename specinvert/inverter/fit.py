@@ -53,19 +53,12 @@ def plain(setting: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingOptions:
-    """How a training set is read: arguments of :meth:`specinvert.GLLiMInverter.fit`."""
+class TrainingOptions(TrainingChoice):
+    """How a training set is prepared and read: arguments of :meth:`specinvert.GLLiMInverter.fit`."""
 
-    spectra: str | None = None
-    parameters: Sequence[str] | None = None
-    band_dim: str | None = None
-    weights: Any = None
     noise: Any = None
     sensor: Any = None
     responsibilities: Any = None
-    missing: str = "raise"
-    rechunk: str | None = None
-    persist: bool | str = "auto"
 
     def read(self, training: xr.Dataset, transforms: Any, random_state: Any) -> tuple[TrainingSet, np.ndarray | None]:
         """The samples, and the standard deviation of the noise added to them; None without, or where it is not white.
@@ -80,10 +73,7 @@ class TrainingOptions:
             training = resample(training, self.sensor, good_only=True, rechunk=self.rechunk, **labels)
         if self.noise is not None:
             training, added = add_noise(training, self.noise, random_state, **labels)
-        choice = TrainingChoice(
-            *(self.spectra, self.parameters, self.band_dim, self.weights, self.missing, self.rechunk, self.persist)
-        )
-        return read_training(training, choice, transforms, self.responsibilities), added
+        return read_training(training, self, transforms, self.responsibilities), added
 
 
 KEPT = 500

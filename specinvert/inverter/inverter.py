@@ -124,7 +124,7 @@ class GLLiMInverter(InverterSettings):
         check_progress(progress)
         keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         options = TrainingOptions(
-            *(spectra, parameters, band_dim, weights, noise, sensor, responsibilities, missing, rechunk, persist)
+            *(spectra, parameters, band_dim, weights, missing, rechunk, persist, noise, sensor, responsibilities)
         )
         data, added = options.read(training, self.transforms, self.random_state)
         if not data.parameters and settings.n_latent == 0:

@@ -155,9 +155,7 @@ def select_model(
     pairs = [(k, w) for k in sizes for w in dimensions]
     inverters = {pair: GLLiMInverter(*pair, random_state=seed, **settings) for pair in pairs}
 
-    options = TrainingOptions(
-        *(spectra, parameters, band_dim, weights, noise, sensor), missing=missing, rechunk=rechunk
-    )
+    options = TrainingOptions(spectra, parameters, band_dim, weights, missing, rechunk, noise=noise, sensor=sensor)
     data, _ = options.read(training, inverters[pairs[0]].transforms, seed)
     job = GridJob.of(data, held_out)
     cells = [(f"K = {k}, L_w = {w}", read_settings(inverters[k, w])) for k, w in pairs]
