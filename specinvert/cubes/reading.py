@@ -368,21 +368,11 @@ class Reading:
 
     @cached_property
     def residual(self) -> Array:
-        """Observed spectra (n, D) less those of the posterior mean of parameters and latents."""
-        fitted: Array | None = None
-        for m, (terms, block) in enumerate(zip(self.terms, self.estimate.blocks, strict=True)):
-            size = terms.theta.A.shape[2]
-            mean = block.posterior.moments(False, size - len(self.estimate.known))[0]
-            x = np.empty((len(mean), size))
-            x[:, self.unknown] = mean[:, : len(self.unknown)]
-            x[:, self.n_transformed :] = mean[:, len(self.unknown) :]
-            for i in self._known_parameters:
-                x[:, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])
-            spectra = terms.inverse.spectra(x)
-            if len(self.terms) > 1:
-                spectra *= self.estimate.shares[:, m : m + 1]
-            fitted = spectra if fitted is None else fitted + spectra
-        assert fitted is not None
+        """Observed spectra (n, D) less the mean of those that the components reconstruct."""
+        x = np.zeros((len(self.spectra), self.terms[0].theta.A.shape[2]))
+        for i in self._known_parameters:
+            x[:, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])
+        fitted = self.estimate.fitted(self.terms, x)
         residual_rows(np.asarray(self.spectra, dtype=np.float64), fitted)
         return fitted
 

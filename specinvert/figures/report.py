@@ -273,8 +273,8 @@ def _evaluation(model: Model, sample: EvaluatedSample, findings: list[Finding]) 
                 draw_spectrum(model, explain(sample.inversion, sample.cube.isel(place)), true),
                 f"The spectrum of {kind} misfit, observed and fitted with RMSE {fit:.3g}, its residuals, and the "
                 f"posterior of each parameter beside its true value: {beside}.",
-                f"The spectrum of {kind} misfit among {sample.n_examined:,} of the test set, and its fit at the "
-                "posterior mean. Where several solutions are left, their mean fits worse than each of them.",
+                f"The spectrum of {kind} misfit among {sample.n_examined:,} of the test set, and its fit, "
+                "the mean of the spectra of the components that answer for it.",
             )
         )
     return Section("evaluation", "Evaluation on test spectra", parts)

@@ -199,7 +199,7 @@ def plot_spectrum(
 ) -> Figure:
     """Draw one spectrum with the model's fit and residuals, and the posterior of each parameter.
 
-    The fit is the spectrum of the posterior mean of parameters and latents (output ``residual``). The grey band about
+    The fit is the mean of the spectra that the components reconstruct (output ``residual``). The grey band about
     the residuals is two standard deviations to each side: of the model's noise, that of each component counted by its
     weight, and of `noise`. Densities are those of the posterior mixture (eq. JGMM_inverse_map) in physical units,
     before any recalibration; the strip below each shows mean and 90 % interval in the range of training.

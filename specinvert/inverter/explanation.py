@@ -161,7 +161,7 @@ class Explanation:
     """What a model says of one spectrum.
 
     ``observed`` (D,) is NaN where a band is missing, ``outputs`` are those of its inversion, all NaN where too few
-    bands are valid. ``residual`` (D,) is observed less fitted, at the posterior mean, and ``deviation`` (D,) that of
+    bands are valid. ``residual`` (D,) is observed less fitted, the output of that name, and ``deviation`` (D,) that of
     the noise, of the model and what is given; both are None, and ``marginals`` without densities, where a parameter is
     known by an interval.
     """

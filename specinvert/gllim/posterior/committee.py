@@ -25,7 +25,7 @@ from ..core import Array, normalize_rows
 from ..mixtures import Mixture, joined
 from .forward import ForwardTerms, Prior
 from .posterior import NOTHING, Posterior, PosteriorBlock, Rows, SideInformation, posterior_blocks
-from .rowwise import RowPosterior
+from .rowwise import RowPosterior, fitted_rows
 
 ENOUGH = 0.25
 """Weight of one component that is looked at alone."""
@@ -100,6 +100,18 @@ class Estimate:
         """The mixture of all components of all members, in their order."""
         parts = [block.posterior.components() for block in self.blocks]
         return parts[0] if len(parts) == 1 else joined(parts, self.shares)
+
+    def fitted(self, terms: Sequence[ForwardTerms], x: Array) -> Array:
+        """Spectra (n, D) of each component, A_k E[x|y,k] + b_k, averaged by the posterior weights and shares.
+
+        ``x`` (n, L) holds what is known; the rest of it is overwritten.
+        """
+        unknown = np.setdiff1d(np.arange(x.shape[1]), self.known)
+        fitted = np.zeros((len(x), terms[0].theta.n_bands))
+        for own, block, share in zip(terms, self.blocks, self.shares.T, strict=True):
+            mixtures = block.posterior.factored()
+            fitted_rows(mixtures, np.ascontiguousarray(share), x, unknown, own.inverse.maps, fitted)
+        return fitted
 
     def prior(self, terms: Sequence[ForwardTerms], known: Array | None, n: int) -> Mixture:
         """What the members say of the unknown dimensions of n rows before their spectra, given ``known`` (n, s)."""

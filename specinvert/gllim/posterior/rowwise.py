@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core import (
     LOG_2PI,
@@ -139,6 +140,39 @@ def distance_rows(weights: Array, log_scale: Array, log_joint: Array, distances:
                 distances[n, k] = max(2.0 * left, 0.0)
             else:
                 distances[n, k] = np.inf
+
+
+UNSEEN = 1e-12
+"""Components of less weight add nothing to a spectrum."""
+
+
+@summing
+def fitted_rows(
+    mixtures: Factored, share: Array, x: Array, unknown: NDArray[np.intp], maps: Array, fitted: Array
+) -> None:
+    """Add to ``fitted`` (n, D) the spectra sum_k w_k (A_k E[x|y,k] + b_k) of the posteriors, times ``share`` (n,).
+
+    ``maps`` (K (1 + L), D) are [b_k, A_k]', ``x`` (n, L) holds what is known, and is overwritten at ``unknown`` (r,).
+    """
+    weights, latent, regressors, root, prior_mean, _ = mixtures
+    n_bands, width = fitted.shape[1], 1 + x.shape[1]
+    at, times = np.zeros(len(maps) + 3, dtype=np.intp), np.zeros(len(maps) + 3)
+    for n in range(len(weights)):
+        total, count = fitted[n], 0
+        for k in range(weights.shape[1]):
+            if weights[n, k] > UNSEEN:
+                for i in range(len(unknown)):
+                    x[n, unknown[i]] = component_mean(n, k, i, latent, regressors, root, prior_mean)
+                for i in range(width):
+                    at[count] = k * width + i
+                    times[count] = share[n] * weights[n, k] * (x[n, i - 1] if i else 1.0)
+                    count += 1
+        times[count : count + 3] = 0.0
+        for j in range(0, count, 4):
+            a, b, c, e = maps[at[j]], maps[at[j + 1]], maps[at[j + 2]], maps[at[j + 3]]
+            p, q, r, s = times[j], times[j + 1], times[j + 2], times[j + 3]
+            for d in range(n_bands):
+                total[d] += p * a[d] + q * b[d] + r * c[d] + s * e[d]
 
 
 @compiled
@@ -307,6 +341,13 @@ class RowPosterior:
     def components(self) -> Mixture:
         """The mixture of all K components, in their order."""
         return self.explicit
+
+    def factored(self) -> Factored:
+        """The mixtures as the kernels of shared theta take them, without covariances."""
+        n, n_components, size = self.explicit.means.shape
+        unit = np.broadcast_to(np.eye(size), (n_components, size, size)).copy()
+        latent = np.ascontiguousarray(self.explicit.means.transpose(0, 2, 1))
+        return Factored(self.weights, latent, np.empty((n, 0)), unit, np.empty((n_components, size, 0)), unit)
 
     def moments(self, covariance: bool = False, size: int | None = None) -> tuple[Array, Array]:
         """See :meth:`specinvert.gllim.posterior.posterior.Posterior.moments`."""

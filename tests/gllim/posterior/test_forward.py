@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import reference
 from specinvert.gllim.posterior import posterior as posterior_module
+from specinvert.gllim.posterior.committee import Estimate
 from specinvert.gllim.posterior.forward import ForwardTerms
 from specinvert.gllim.posterior.posterior import SideInformation, posterior_blocks
 from strategies import SEEDS, SIGMAS, dense, random_theta
@@ -57,6 +58,10 @@ def assert_is_the_reference(theta: Any, spectra: np.ndarray, given: SideInformat
         whole, mean, cov = block.posterior.components(), *block.posterior.moments(covariance=True)
         variance = block.posterior.moments()[1]
         n_valid = np.broadcast_to(block.n_valid, len(rows))
+        x = np.full((len(rows), theta.A.shape[2]), np.nan)
+        if given.known is not None:
+            x[:, : theta.n_parameters] = given.known[rows]
+        fitted = Estimate((block,), False).fitted([ForwardTerms.of(theta)], np.nan_to_num(x))
         for i, row in enumerate(rows):
             assert not seen[row]
             seen[row] = True
@@ -78,6 +83,9 @@ def assert_is_the_reference(theta: Any, spectra: np.ndarray, given: SideInformat
             near(mean[i], expected["weights"] @ expected["means"], rtol)
             near(cov[i], np.einsum("k,kij->ij", expected["weights"], outer), rtol)
             near(variance[i], np.diagonal(cov[i]), rtol)
+            own = np.repeat(x[i : i + 1], theta.n_components, axis=0)
+            own[:, np.isnan(x[i])] = expected["means"]
+            near(fitted[i], expected["weights"] @ (np.einsum("kdl,kl->kd", theta.A, own) + theta.b), rtol)
     np.testing.assert_array_equal(seen, np.isfinite(spectra).sum(axis=1) >= max(1, given.least_bands))
     return kinds
 
