@@ -58,6 +58,16 @@ def one_of(*names: str, unlisted: tuple[str, ...] = ()) -> Accepted:
     return Accepted(partial(_is_named, names=every), f"is not one of {', '.join(map(repr, every))}", str, names)
 
 
+def share(*words: str) -> Accepted:
+    """None, a number from 0 to 1, or one of some words."""
+    what = f"must be a number from 0 to 1{''.join(f', {word!r}' for word in words)} or None"
+
+    def test(value: Any) -> bool:
+        return value is None or _is_named(value, words) or (_is_positive(value) and float(value) <= 1.0)
+
+    return Accepted(test, what, str if words else float, words)
+
+
 def _is_named(value: Any, names: tuple[str, ...]) -> bool:
     return isinstance(value, str) and value in names
 
@@ -163,6 +173,14 @@ class FitSettings:
         "--sigma",
     )
     tied_sigma: bool = setting(False, boolean(), "One noise covariance for all components.", option="--tied-sigma")
+    shrinkage: float | None = setting(
+        None,
+        share(),
+        "Share of the noise covariance that is taken from an isotropic one.",
+        "each is the maximum a posteriori (1 - s) E + s T with E the residuals' own and T their pooled variance for "
+        "all bands; components of few samples are shrunk more, so that a full one may have fewer samples than bands.",
+        "--shrinkage",
+    )
     gamma: str = setting(
         "full",
         one_of(*(name for name, alone in STRUCTURES.items() if alone), unlisted=("flat",)),

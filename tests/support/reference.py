@@ -34,7 +34,7 @@ class Theta:
 class Constraints:
     """Structures ("full", "diag", "iso") and ties of the covariances and weights, and the oracle's ridge.
 
-    The structure of Sigma may be a mask (D, D) of the entries that are not zero.
+    The structure of Sigma may be a mask (D, D) of the entries that are not zero. It is shrunk towards ``pooled`` I.
     """
 
     sigma: str | NDArray[np.bool_]
@@ -43,6 +43,8 @@ class Constraints:
     tied_gamma: bool
     tied_pi: bool
     ridge: float
+    shrinkage: float = 0.0
+    pooled: float = 0.0
 
 
 def log_normal(x: Array, mean: Array, cov: Array) -> Array:
@@ -172,6 +174,11 @@ def m_step(r: Array, Y: Array, T: Array, mu: Array, S_w: Array, c_w: Array, Gamm
         u, A_w = Y - x @ A[k].T - b[k], A[k, :, L_t:]
         M[k] = A_w @ S_w[k] @ A_w.T + (share[:, None] * u).T @ u  # eq:SOLVA_Sigmak
     Sigma = constrain(M, to.sigma, to.tied_sigma, r_k / r.sum(), to.ridge)
+    if to.shrinkage:
+        nu = to.shrinkage / (1 - to.shrinkage) * r.sum() / K
+        for k in range(K):
+            own = r.sum() / K if to.tied_sigma else r_k[k]
+            Sigma[k] = (own * Sigma[k] + nu * to.pooled * np.eye(D)) / (own + nu)
     return _assemble(pi, c_t, Gamma_t, A, b, Sigma, c_w, Gamma_w)
 
 
@@ -203,6 +210,19 @@ def marginal_m_step(r: Array, Y: Array, T: Array, c_w: Array, Gamma_w: Array, to
     return _assemble(pi, c_t, Gamma_t, A, b, Sigma, c_w, Gamma_w)
 
 
+def pooled_variance(Y: Array, T: Array, w: Array) -> float:
+    """Mean variance of the residuals of one affine map, all bands together."""
+    X = np.sqrt(w)[:, None] * np.column_stack([T, np.ones(len(T))])
+    Z = np.sqrt(w)[:, None] * Y
+    return float(np.sum((Z - X @ np.linalg.lstsq(X, Z, rcond=None)[0]) ** 2) / w.sum() / Y.shape[1])
+
+
+def log_prior(Sigma: Array, shrinkage: float, pooled: float, total: float) -> float:
+    """Inverse Wishart log-density of Sigma (K, D, D) with mode near pooled I, up to a constant; total is N."""
+    nu = shrinkage / (1 - shrinkage) * total / len(Sigma)
+    return sum(-0.5 * nu * (np.linalg.slogdet(S)[1] + pooled * np.trace(np.linalg.inv(S))) for S in Sigma)
+
+
 def fit(
     Y: Array,
     T: Array,
@@ -219,6 +239,7 @@ def fit(
     latent_mean: Array | None = None,
     latent_covariance: Array | None = None,
     ridge: float = 0.0,
+    shrinkage: float = 0.0,
 ) -> tuple[Theta, list[float], Array]:
     """General hybrid GLLiM-EM from responsibilities R0: theta, log-likelihoods, responsibilities.
 
@@ -230,7 +251,9 @@ def fit(
     w = np.ones(N) if weights is None else np.asarray(weights, dtype=np.float64)
     c_w = np.zeros((K, L_w)) if latent_mean is None else np.asarray(latent_mean)
     Gamma_w = np.tile(np.eye(L_w), (K, 1, 1)) if latent_covariance is None else np.asarray(latent_covariance)
-    to = Constraints(sigma, tied_sigma, gamma, tied_gamma, tied_pi, ridge)
+    to = Constraints(
+        sigma, tied_sigma, gamma, tied_gamma, tied_pi, ridge, shrinkage, pooled_variance(Y, _two_dim(T), w)
+    )
     mu, S_w = np.empty((N, K, 0)), np.empty((K, 0, 0))
     if L_w > 0:
         theta = marginal_m_step(w[:, None] * R, Y, T, c_w, Gamma_w, to)

@@ -45,7 +45,8 @@ class Fit:
     """A fitted model, in the user's units.
 
     ``log_likelihoods[i]`` is the observed log-likelihood after iteration i; ``n_removed`` counts the components
-    that degenerated, ``removed_at`` the iterations that removed some (-1: the start).
+    that degenerated, ``removed_at`` the iterations that removed some (-1: the start). ``log_prior`` is that of a shrunk
+    Sigma, up to a constant.
     """
 
     parameters: GLLiMParameters
@@ -54,6 +55,7 @@ class Fit:
     total_weight: float
     n_removed: int = 0
     removed_at: list[int] = field(default_factory=list)
+    log_prior: float = 0.0
 
     @property
     def n_iter(self) -> int:
@@ -164,11 +166,13 @@ def run_em(
     n_asked, converged = len(fixed.mean), False
     log_likelihoods: list[float] = []
     removed_at: list[int] = []
+    log_prior = 0.0
     theta: GLLiMParameters | None
     if isinstance(start, State):
         theta, log_likelihoods, removed_at = start.theta, list(start.log_likelihoods), list(start.removed_at)
         n_asked, converged, fixed = start.n_asked, start.converged, Fixed.of(theta)
         sums = problem.expectation(theta)
+        log_prior = problem.rules.log_prior(theta, sums.total)
     else:
         sums, theta, fixed = problem.start(start, fixed)
         if len(sums.r) < n_asked:
@@ -190,8 +194,10 @@ def run_em(
                 "parameters are too extreme for float64; rescale them or use standardize=True"
             )
         log_likelihoods.append(sums.log_likelihood - sums.total * problem.log_volume)
+        before, log_prior = log_prior, problem.rules.log_prior(theta, sums.total)
         if iteration > 0 and kept.all() and problem.stopping.tol > 0:
-            converged = log_likelihoods[-1] - log_likelihoods[-2] < problem.stopping.tol * sums.total
+            gain = log_likelihoods[-1] - log_likelihoods[-2] + log_prior - before
+            converged = gain < problem.stopping.tol * sums.total
         if progress is not None:
             progress(iteration, log_likelihoods[-1])
         if keep is not None:
@@ -204,6 +210,7 @@ def run_em(
         total_weight=sums.total,
         n_removed=n_asked - theta.n_components,
         removed_at=removed_at,
+        log_prior=log_prior,
     )
 
 

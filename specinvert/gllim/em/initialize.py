@@ -22,8 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from ..core import Array
-from ..model import ISO, GLLiMParameters, Scaling, Structure
-from .maximization import Fixed, Kept, Rules, maximization, with_latents
+from ..model import DIAG, ISO, GLLiMParameters, Scaling, Structure
+from .maximization import ComponentMoments, Fixed, Kept, Rules, maximization, regression, with_latents
 from .source import Chunk, ChunkSource
 from .statistics import Accumulator, LatentPosterior, SufficientStatistics
 
@@ -166,6 +166,19 @@ def start_statistics(start: Start, structure: Structure, prior: Fixed, chunk: Ch
     return accumulator.statistics()
 
 
+def pooled_variance(source: ChunkSource, scaling: Scaling, rules: Rules) -> Array:
+    """The mean variance in the user's units of the residuals of one affine map, as variances (D,) in scaled ones."""
+    sums = source.sum(partial(start_statistics, _one_component, DIAG, Fixed.standard(1, 0)), scaling)
+    moments = ComponentMoments.of(sums, rules.constraints.intercept)
+    variances = moments.residual(regression(moments, rules), DIAG)[0]
+    squares = scaling.spectra_scale**2
+    return np.asarray(np.maximum((variances * squares).mean(), 0.0) / squares)
+
+
+def _one_component(chunk: Chunk) -> Array:
+    return np.ones((len(chunk), 1))
+
+
 def marginal_maximization(
     source: ChunkSource, scaling: Scaling, start: Start, fixed: Fixed, rules: Rules
 ) -> tuple[GLLiMParameters, Kept]:
@@ -182,6 +195,7 @@ def marginal_maximization(
         sigma_blocks=None,
         tied_maps=False,
         intercept=True,
+        shrinkage=None,
         fixed=tuple(name for name in rules.constraints.fixed if name != "Sigma"),
     )
     n_t, (n_components, n_w), n_bands = len(rules.parameters), fixed.mean.shape, len(rules.spectra)
@@ -189,8 +203,8 @@ def marginal_maximization(
     supervised = replace(Fixed.standard(n_components, 0), parts=prior_parts)
     step = partial(start_statistics, start, ISO, supervised)
     sums = source.sum(step, scaling, n_components * (n_t + 1))
-    regression, kept = maximization(sums, supervised, replace(rules, constraints=distinct))
-    values, vectors, trace = leading_residuals(source, scaling, start, regression, np.flatnonzero(kept), n_w)
+    affine, kept = maximization(sums, supervised, replace(rules, constraints=distinct))
+    values, vectors, trace = leading_residuals(source, scaling, start, affine, np.flatnonzero(kept), n_w)
     noise = np.maximum(trace - values.sum(axis=1), 0.0) / (n_bands - n_w)
     noise = ISO.clip(noise, rules.spectra, rules.ratio)
     if rules.ratio == 0.0:
@@ -201,10 +215,10 @@ def marginal_maximization(
                 "use fewer latents, fewer components, or reg_covar > 0"
             )
         kept[np.flatnonzero(kept)[singular]] = False
-        regression = regression.keep(~singular)
+        affine = affine.keep(~singular)
         values, vectors, noise = values[~singular], vectors[~singular], noise[~singular]
     spread = vectors * np.sqrt(np.maximum(values - noise[:, None], 0.0))[:, None, :]
-    return with_latents(replace(regression, Sigma=noise), fixed.keep(kept), spread), kept
+    return with_latents(replace(affine, Sigma=noise), fixed.keep(kept), spread), kept
 
 
 @dataclass(frozen=True)

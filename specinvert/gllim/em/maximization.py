@@ -71,17 +71,38 @@ class Rules:
     constraints : what is held equal, zero or fixed.
     ratio : reg_covar; no variance falls below that times the band's or parameter's own.
     spectra, parameters : those variances, (D,) and (L_t,).
+    target : diagonal (D,) of the T that Sigma is shrunk towards, None where it is not.
     """
 
     constraints: Constraints
     ratio: float
     spectra: Array
     parameters: Array
+    target: Array | None = None
 
     def noise(self, Sigma: Array, share: Array) -> Array:
-        """Compact Sigma that is tied by r_k / N where it has to be, then clipped."""
-        tied = self.constraints.tied_sigma
-        return _tie_and_clip(Sigma, share if tied else None, self.constraints.structure, self.spectra, self.ratio)
+        """Compact Sigma that is tied by r_k / N where it has to be, shrunk, then clipped."""
+        constraints, structure = self.constraints, self.constraints.structure
+        if constraints.tied_sigma:
+            Sigma = _tied(Sigma, share)
+            share = np.full(len(share), 1.0 / len(share))
+        if self.target is not None and constraints.shrinkage:
+            prior = constraints.shrinkage / len(share)
+            of_target = prior / ((1.0 - constraints.shrinkage) * share + prior)
+            of_target = of_target.reshape(-1, *[1] * (Sigma.ndim - 1))
+            target = structure.add_noise(np.zeros_like(Sigma[:1]), self.target, len(self.target))[1]
+            Sigma = (1.0 - of_target) * Sigma + of_target * target
+        return structure.clip(Sigma, self.spectra, self.ratio)
+
+    def log_prior(self, theta: GLLiMParameters, total: float) -> float:
+        """Log-density of Sigma under the prior of its shrinkage, up to a constant; ``total`` is N."""
+        s = self.constraints.shrinkage
+        if self.target is None or not s or s == 1.0:
+            return 0.0
+        structure, n_bands = theta.structure, theta.n_bands
+        Sigma = theta.Sigma[:1] if self.constraints.tied_sigma else theta.Sigma
+        criterion = structure.log_det(Sigma, n_bands) + structure.trace(Sigma, self.target)
+        return -0.5 * s / (1.0 - s) * total * float(criterion.mean())
 
 
 @dataclass(frozen=True)
@@ -220,7 +241,7 @@ def _prior_covariance(Gamma: Array, share: Array, rules: Rules) -> Array:
         if (structure.clip(compact, variance, rules.ratio) != compact).any():
             compact = _equal_volumes(structure.clip(free, variance, rules.ratio), share, structure, variance)
     else:
-        compact = _tie_and_clip(free, share if tied else None, structure, variance, rules.ratio)
+        compact = structure.clip(_tied(free, share) if tied else free, variance, rules.ratio)
     return structure.dense(compact, n_t)
 
 
@@ -252,9 +273,6 @@ def regression(moments: ComponentMoments, rules: Rules) -> Array:
     return np.repeat(A, len(moments.share), axis=0) if tied else A
 
 
-def _tie_and_clip(compact: Array, share: Array | None, structure: Structure, variance: Array, ratio: float) -> Array:
-    """Compact covariances made equal by their ``share``, if it is given, then none below the floor."""
-    if share is not None:
-        pooled = np.tensordot(share, compact, axes=1)
-        compact = np.repeat(pooled[None], len(share), axis=0)
-    return structure.clip(compact, variance, ratio)
+def _tied(compact: Array, share: Array) -> Array:
+    """Compact covariances made equal by their ``share``."""
+    return np.repeat(np.tensordot(share, compact, axes=1)[None], len(share), axis=0)

@@ -21,8 +21,8 @@ from sklearn.utils import check_random_state
 from ...settings import GLLiMSettings, check_settings
 from ..core import Array, fingerprint, one_blas_thread
 from ..model import AUTO, FIXABLE, Constraints, GLLiMParameters, Scaling, few_samples
-from .em import Fit, Problem, State, Stopping, find_blocks, run_em
-from .initialize import PrincipalGrid, Start, find_start, given_responsibilities
+from .em import MARGINAL, Fit, Problem, State, Stopping, find_blocks, run_em
+from .initialize import PrincipalGrid, Start, find_start, given_responsibilities, pooled_variance
 from .maximization import Fixed, Rules
 from .source import ChunkSource, DataMoments, as_numbers, brief, moments_of
 
@@ -84,6 +84,8 @@ class Settings(GLLiMSettings):
                 f"algorithm={self.algorithm!r} takes the latents out of the regression, which tied_maps=True or "
                 "intercept=False do not allow: use algorithm='general'"
             )
+        if self.algorithm in MARGINAL and self.shrinkage is not None:
+            raise ValueError(f"algorithm={self.algorithm!r} has no shrinkage: use algorithm='general' or 'aecm'")
 
     @property
     def identity(self) -> str:
@@ -181,7 +183,7 @@ def train(
                 else:
                     keep = partial(_keep, checkpoint, label, settings.max_iter)
                     runs.append(run_em(own, checkpoint.load(label) or start, fixed, report, keep))
-            fits[n_latent] = max(runs, key=lambda fit: fit.log_likelihoods[-1])
+            fits[n_latent] = max(runs, key=lambda fit: fit.log_likelihoods[-1] + fit.log_prior)
     chosen = min(fits.values(), key=lambda fit: fit.bic)
     if settings.tol > 0 and not chosen.converged:
         warnings.warn(
@@ -192,7 +194,7 @@ def train(
         )
     few = few_samples(chosen.parameters, chosen.total_weight)
     if few is not None:
-        advice = ", tied_sigma=True or sigma='diag'" if few.of_noise else ""
+        advice = ", a shrinkage, tied_sigma=True or sigma='diag'" if few.of_noise else ""
         message = "%s: uncertainties will be too small; use fewer components or more samples%s"
         logger.warning(message, few.text, advice)
     return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
@@ -243,6 +245,8 @@ def problem_of(source: ChunkSource, settings: Settings, moments: DataMoments) ->
         moments.spectra.variance / scaling.spectra_scale**2,
         moments.parameters.variance / scaling.parameters_scale**2,
     )
+    if constraints.shrinkage:
+        rules = replace(rules, target=pooled_variance(source, scaling, rules))
     return Problem(source, scaling, rules, Stopping(settings.max_iter, settings.tol), settings.algorithm)
 
 

@@ -50,6 +50,9 @@ class Constraints:
     intercept : whether there is a b; False holds b = 0 in the user's units.
     sigma_blocks : for ``sigma="block"``, the group of each band, D integers, or lists of the bands of each group; or
         "auto", groups found by :mod:`specinvert.gllim.em.em`.
+    shrinkage : s from 0 to 1. Sigma_k is the maximum a posteriori under an inverse Wishart prior, (r_k E_k + nu T) /
+        (r_k + nu) with nu = s / (1 - s) N / K, E_k of eq. SOLVA_Sigmak and T one variance for all bands in the user's
+        units: that of the residuals of one affine map for all samples.
     fixed : names of the parts of theta that are given, of "pi", "c", "Gamma" (of the parameters) and "Sigma".
 
     Examples
@@ -66,6 +69,7 @@ class Constraints:
     tied_maps: bool = GLLiMSettings.tied_maps
     intercept: bool = GLLiMSettings.intercept
     sigma_blocks: Any = GLLiMSettings.sigma_blocks
+    shrinkage: float | None = GLLiMSettings.shrinkage
     fixed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -76,6 +80,12 @@ class Constraints:
         if self.tied_maps and not (self.tied_sigma or "Sigma" in self.fixed):
             raise ValueError(
                 "tied_maps=True needs tied_sigma=True: maps shared under unequal noise have no closed form"
+            )
+        if self.shrinkage is not None and (self.kind.isotropic or "Sigma" in self.fixed):
+            held = "a fixed Sigma" if "Sigma" in self.fixed else f"sigma={self.sigma!r}"
+            raise ValueError(
+                f"shrinkage={self.shrinkage!r} draws bands towards one variance: {held} leaves it nothing to do; "
+                "use sigma='full', 'block' or 'diag', or shrinkage=None"
             )
         object.__setattr__(self, "sigma_blocks", self.kind.read_blocks(self.sigma_blocks))
         object.__setattr__(self, "fixed", tuple(self.fixed))

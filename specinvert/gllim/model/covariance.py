@@ -60,6 +60,9 @@ class Diagonal(Structure):
         sums = self.variances(compact, n_bands) + noise
         return DIAG, np.broadcast_to(sums, (len(compact), n_bands)).copy()
 
+    def trace(self, compact: Array, variances: Array) -> Array:
+        return np.asarray((variances / self.variances(compact, len(variances))).sum(axis=1))
+
     def solve(self, compact: Array, columns: Array) -> Array:
         return columns * (1.0 / self.variances(compact, columns.shape[1]))[:, :, None]
 

@@ -245,13 +245,14 @@ class FewSamples:
 def few_samples(theta: GLLiMParameters, total_weight: float) -> FewSamples | None:
     """Whether components have too few samples for what they hold: uncertainties are too small then.
 
-    A covariance of fewer samples than it has directions is singular but for ``reg_covar``, and an affine map through
-    hardly more samples than it has columns leaves nothing over.
+    A covariance of fewer samples than it has directions is singular but for ``reg_covar``, unless it is shrunk, and an
+    affine map through hardly more samples than it has columns leaves nothing over.
     """
     counts, columns = theta.pi * total_weight, theta.A.shape[2] + 1
     size = max((len(bands) for bands in theta.structure.groups(theta.n_bands) or ()), default=1)
     wanted, what = size + columns, f"a {theta.structure.name} covariance of {size} bands"
-    of_noise = size > 1 and not theta.constraints.tied_sigma and bool((counts < wanted).any())
+    own = not (theta.constraints.tied_sigma or theta.constraints.shrinkage)
+    of_noise = size > 1 and own and bool((counts < wanted).any())
     if not of_noise:
         wanted, what = SAMPLES_PER_COLUMN * columns, f"an affine map of {columns} columns"
         if counts.mean() >= wanted:

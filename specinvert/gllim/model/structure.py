@@ -123,6 +123,10 @@ class Structure(ABC):
         """(K,) log determinants."""
 
     @abstractmethod
+    def trace(self, compact: Array, variances: Array) -> Array:
+        """(K,) traces of ``Sigma_k^-1 diag(variances)``."""
+
+    @abstractmethod
     def solve(self, compact: Array, columns: Array) -> Array:
         """``Sigma_k^-1 columns_k`` for columns (K, D, m)."""
 
@@ -173,6 +177,12 @@ class Correlated(Structure):
     def log_det(self, compact: Array, n_bands: int) -> Array:
         diagonals = [np.diagonal(np.linalg.cholesky(own), axis1=1, axis2=2) for _, own in self.split(compact)]
         return np.sum([2.0 * np.log(diagonal).sum(axis=1) for diagonal in diagonals], axis=0)
+
+    def trace(self, compact: Array, variances: Array) -> Array:
+        total = np.zeros(len(compact))
+        for bands, own in self.split(compact):
+            total += np.diagonal(np.linalg.inv(own), axis1=1, axis2=2) @ variances[bands]
+        return total
 
     def solve(self, compact: Array, columns: Array) -> Array:
         solved = np.empty(columns.shape)
