@@ -10,6 +10,7 @@ import numpy as np
 
 from .cubes import NM_PER_UNIT, Bands, Labels, Recalibration
 from .gllim.model import GLLiMParameters
+from .gllim.posterior import member_shares
 from .gllim.transforms import Transforms
 
 
@@ -22,8 +23,10 @@ class Model:
     training ranges; ``log_tail`` is the log of the tail probability below which a spectrum is out of the domain (NaN
     where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
     inverter. Log-likelihoods are those of the first member. ``recalibration`` corrects the levels of quantiles;
-    ``training_noise`` are the standard deviations (D,) that training added to the spectra, ``held_out`` spectra (m, D)
-    of training that ``log_tail`` is of, ``training`` is the history of the training set, a line for each step.
+    ``member_weights`` (M,) are those of the members' posteriors, summing to one, where they are neither equal nor by
+    evidence; ``training_noise`` are the standard deviations (D,) that training added to the spectra, ``held_out``
+    spectra (m, D) of training that ``log_tail`` is of, ``training`` is the history of the training set, a line for each
+    step.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -44,6 +47,7 @@ class Model:
     bics: dict[int, float]
     settings: dict[str, Any]
     recalibration: Recalibration | None = None
+    member_weights: np.ndarray | None = None
     training_noise: np.ndarray | None = None
     held_out: np.ndarray | None = None
     training: str = ""
@@ -65,7 +69,22 @@ class Model:
         for theta in self.members:
             for array in theta.arrays().values():
                 digest.update(np.ascontiguousarray(array).tobytes())
+        if self.member_weights is not None:
+            digest.update(self.member_weights.tobytes())
         return digest.hexdigest()[:12]
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Weights (M,) of the members' posteriors where these do not follow the evidence."""
+        return member_shares(len(self.members), self.member_weights)
+
+    @property
+    def committee(self) -> str:
+        """Its members in words, with their weights where they have some of their own."""
+        weights = (
+            "" if self.member_weights is None else f", weights {', '.join(f'{w:.2g}' for w in self.member_weights)}"
+        )
+        return f"{len(self.members)} fits{weights}"
 
     def band_coordinates(self) -> tuple[str, dict[str, Any]]:
         """The band dimension and its coordinates, wavelengths in the unit of training."""

@@ -285,9 +285,11 @@ class InverterSettings(FitSettings):
     )
     ensemble_weights: str = setting(
         "equal",
-        one_of("equal", "evidence"),
+        one_of("equal", "stacked", "evidence"),
         "Weights of a committee's posteriors.",
-        '``"equal"``, or ``"evidence"`` in proportion to the density each gives to the spectrum.',
+        '``"equal"``; ``"stacked"``, those of greatest density of held-out parameters, for which members are fitted '
+        'twice, first without a fifth of the samples; or ``"evidence"``, in proportion to the density each gives to '
+        "the spectrum.",
     )
 
     def __post_init__(self) -> None:

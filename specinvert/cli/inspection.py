@@ -109,7 +109,7 @@ def describe_model(inverter: Any) -> str:
         f"  components  {theta.n_components}" + (f" ({model.n_removed} removed)" if model.n_removed else ""),
         f"  latent      {theta.n_latent}",
         f"  noise       {theta.constraints.sigma}{', tied' if theta.constraints.tied_sigma else ''}",
-        *([f"  committee   {len(model.members)} models"] if len(model.members) > 1 else []),
+        *([f"  committee   {model.committee}"] if len(model.members) > 1 else []),
         f"  training    {model.n_samples} samples, {inverter.n_iter_} iterations, {state}",
         *(f"  history     {line}" for line in model.training.splitlines()),
         f"  BIC         {inverter.bic_:.6g}",

@@ -40,7 +40,8 @@ class Predictor:
 
     ``transforms`` lead from physical parameters to those of ``members``; spectra with fewer valid bands than
     ``least_bands`` are no data; ``recalibration`` says which levels to ask for instead;
-    ``held_out`` spectra (m, D) tell how far out spectra with noise are.
+    ``held_out`` spectra (m, D) tell how far out spectra with noise are; ``member_weights`` (M,) are those of the
+    members' posteriors, where they are neither equal nor by evidence.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -50,6 +51,7 @@ class Predictor:
     least_bands: int = 1
     recalibration: Recalibration | None = None
     held_out: np.ndarray | None = None
+    member_weights: np.ndarray | None = None
 
     def __dask_tokenize__(self) -> Any:
         # tokens of arrays depend on their memory order
@@ -58,7 +60,8 @@ class Predictor:
         kinds = [(repr(theta.constraints), theta.n_latent) for theta in self.members]
         correction = None if self.recalibration is None else self.recalibration.to_arrays()
         rest = (kinds, repr(self.transforms), domain, self.by_evidence, self.least_bands, correction, self.held_out)
-        return normalize_token((type(self).__name__, arrays, rest))
+        weighted = () if self.member_weights is None else (self.member_weights,)
+        return normalize_token((type(self).__name__, arrays, rest, *weighted))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +134,10 @@ class BlockInverter:
             predictor = self.predictor
             assert predictor.held_out is not None
             base, spectra = float(predictor.domain.log_tail), np.asarray(predictor.held_out, dtype=np.float64)
-            self._levels[key] = level_with_noise(predictor.members, spectra, base, noise) if noise.any() else base
+            self._levels[key] = base
+            if noise.any():
+                weights = predictor.member_weights
+                self._levels[key] = level_with_noise(predictor.members, spectra, base, noise, weights)
         return self._levels[key]
 
     def core_sizes(self, variable: MapVariable) -> tuple[int, ...]:
@@ -154,13 +160,13 @@ class BlockInverter:
 
     def fill_rows(self, block: np.ndarray, extras: Sequence[np.ndarray], empty: tuple[np.ndarray, ...]) -> None:
         """Fill the :meth:`empty` outputs of a block in place."""
-        spectra, known, given = self.read_block(block, extras)
+        predictor, (spectra, known, given) = self.predictor, self.read_block(block, extras)
         n = len(spectra)
         results = [array.reshape((n, *array.shape[block.ndim - 1 :])) for array in empty]
         log_tail = self._log_tail(given.added) if DOMAIN in self._needs else np.nan
         pixels = Pixels(spectra, log_tail, known, self._interval(extras, n), self._truth(extras, n))
         with one_blas_thread():
-            for part in estimates(self.terms, spectra, given, self.predictor.by_evidence):
+            for part in estimates(self.terms, spectra, given, predictor.by_evidence, weights=predictor.member_weights):
                 reading = Reading(part, self._trained, pixels.of(part.rows))
                 for variable, result in zip(self.outputs, results, strict=True):
                     result[part.rows] = variable.compute(reading)

@@ -12,7 +12,7 @@ import xarray as xr
 
 from ..gllim.mixtures import Mixture, merged
 from ..gllim.model import GLLiMParameters
-from ..gllim.posterior import estimates, inverse_regression
+from ..gllim.posterior import estimates, inverse_regression, member_shares
 from ..gllim.transforms import Transforms
 from .engine import BlockInverter
 from .given import record_conditions
@@ -122,7 +122,7 @@ def label_posterior(kernel: BlockInverter, request: Request, n_components: int |
         "covariance": np.full((n, n_k, n_t, n_t), np.nan),
         "log_evidence": np.full(n, np.nan),
     }
-    for part in estimates(kernel.terms, rows, given, predictor.by_evidence, every_component=True):
+    for part in estimates(kernel.terms, rows, given, predictor.by_evidence, True, predictor.member_weights):
         block, mixture = np.arange(n)[part.rows], part.components()
         unknown = np.array([i for i in range(n_t) if i not in part.known], dtype=np.intp)
         size = len(unknown)
@@ -152,10 +152,12 @@ def expected_spectra(
     transforms: Transforms,
     parameters: xr.Dataset,
     latent: xr.DataArray | None,
+    weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, xr.DataArray]:
     """Spectra (..., D) expected for parameters, and an array that has their pixel dimensions and coordinates.
 
-    NaN where a parameter or latent is. Of a committee the average of the members'; latents belong to a member alone.
+    NaN where a parameter or latent is. Of a committee the average of the members' by ``weights`` (M,); latents belong
+    to a member alone.
 
     Raises
     ------
@@ -189,7 +191,8 @@ def expected_spectra(
     there, n_t = ~np.isnan(values).any(axis=1), len(names)
     z, w = transforms.forward(values[there, :n_t]), None if latent is None else values[there, n_t:]
     spectra = np.full((len(values), theta.n_bands), np.nan)
-    spectra[there] = np.mean([inverse_regression(member, z, w) for member in members], axis=0)
+    shares = member_shares(len(members), weights)
+    spectra[there] = np.tensordot(shares, [inverse_regression(member, z, w) for member in members], axes=1)
     beside = parameters[list(names)].coords
     like = full[0].assign_coords({name: c for name, c in beside.items() if set(c.dims) <= set(full[0].dims)})
     return spectra.reshape((*like.shape, -1)), like

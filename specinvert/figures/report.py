@@ -321,12 +321,12 @@ def _model_facts(model: Model) -> Facts:
     """What a model is, as a list."""
     theta = model.theta
     units = units_of({"units": model.spectra_units})
-    weights = np.concatenate([member.pi for member in model.members]) / len(model.members)
+    weights = np.concatenate([share * member.pi for share, member in zip(model.shares, model.members, strict=True)])
     deviation = np.sqrt(noise_variance(model, weights))
     constraints = theta.constraints
     tied = ", shared by all components" if constraints.tied_sigma else " in each component"
     removed = f" ({model.n_removed} removed)" if model.n_removed else ""
-    members = f", a committee of {len(model.members)} fits" if len(model.members) > 1 else ""
+    members = f", a committee of {model.committee}" if len(model.members) > 1 else ""
     rows = [
         ("Identity", model.identity),
         ("Spectra", f"{model.spectra_name}{f' ({units})' if units else ''}, {_bands(model)}"),

@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from .core import Array, hold_out, one_blas_thread
 from .em import Chunk, ChunkSource, DataMoments, Fixed, Settings, Stopping, problem_of, run_em
 from .model import GLLiMParameters
-from .posterior import ForwardTerms, log_tail, posterior_blocks
+from .posterior import ForwardTerms, log_tail, member_shares, posterior_blocks
 
 LEVEL = 0.01
 """Share of spectra like the training set that are out of the domain by definition."""
@@ -32,19 +32,27 @@ NEGLIGIBLE_FIT = 0.002
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Spectra (m, D) held out, and their log tail probabilities (m, M) under M fits that have not seen them."""
+    """Spectra (m, D) held out, and their log tail probabilities (m, M) under M fits that have not seen them.
+
+    ``weights`` (M,) are those of the fits; None: equal.
+    """
 
     spectra: Array
     tails: Array
+    weights: Array | None = None
 
     @property
     def log_level(self) -> float:
         """Log tail probability of the committee that a hundredth of the spectra fall below."""
-        return _level(self.tails)
+        return _level(self.tails, self.weights)
 
 
 def held_out_tails(
-    source: ChunkSource, settings: Settings, thetas: Sequence[GLLiMParameters], moments: DataMoments
+    source: ChunkSource,
+    settings: Settings,
+    thetas: Sequence[GLLiMParameters],
+    moments: DataMoments,
+    weights: Array | None = None,
 ) -> HeldOut | None:
     """Hold out training spectra, and find how far out they are for the models that never saw them.
 
@@ -56,7 +64,7 @@ def held_out_tails(
     share = min(max(LEAST_HELD_OUT, min(ROWS, n_rows // 10)) / n_rows, 0.5)
     theta = thetas[0]
     refit = theta.n_free > NEGLIGIBLE_FIT * n_rows * theta.n_bands
-    held = source.where(partial(_chosen, share=share)).sample(2 * ROWS)
+    held = source.where(partial(held_out_rows, share=share)).sample(2 * ROWS)
     if not len(held):
         return None
     columns = []
@@ -67,10 +75,12 @@ def held_out_tails(
             except ValueError:
                 return None
         columns.append(_tails(theta, held.spectra))
-    return HeldOut(np.asarray(held.spectra), np.stack(columns, axis=1))
+    return HeldOut(np.asarray(held.spectra), np.stack(columns, axis=1), weights)
 
 
-def level_with_noise(thetas: Sequence[GLLiMParameters], spectra: Array, log_level: float, noise: Array) -> float:
+def level_with_noise(
+    thetas: Sequence[GLLiMParameters], spectra: Array, log_level: float, noise: Array, weights: Array | None = None
+) -> float:
     """The level of spectra with noise beyond training's, of variance (), variances (D,) or covariance (D, D).
 
     A misfit counts for less under more noise: the level is that of held-out ``spectra`` with a draw of the noise, and
@@ -83,13 +93,13 @@ def level_with_noise(thetas: Sequence[GLLiMParameters], spectra: Array, log_leve
         noisy = spectra + (z * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     else:
         noisy = spectra + z * np.sqrt(noise)
-    plain = _level(np.stack([_tails(theta, spectra) for theta in thetas], axis=1))
-    level = _level(np.stack([_tails(theta.with_noise(noise), noisy) for theta in thetas], axis=1))
+    plain = _level(np.stack([_tails(theta, spectra) for theta in thetas], axis=1), weights)
+    level = _level(np.stack([_tails(theta.with_noise(noise), noisy) for theta in thetas], axis=1), weights)
     return level * max(log_level / plain, 1.0)
 
 
-def _level(tails: Array) -> float:
-    together = logsumexp(tails, axis=1) - np.log(tails.shape[1])
+def _level(tails: Array, weights: Array | None) -> float:
+    together = logsumexp(tails, axis=1, b=member_shares(tails.shape[1], weights))
     return float(np.quantile(together, LEVEL))
 
 
@@ -97,7 +107,7 @@ def _without(
     source: ChunkSource, settings: Settings, moments: DataMoments, theta: GLLiMParameters, share: float
 ) -> GLLiMParameters:
     """A few iterations on from theta, on the rows not held out."""
-    rest = source.where(partial(_chosen, share=share, others=True))
+    rest = source.where(partial(held_out_rows, share=share, others=True))
     problem = replace(problem_of(rest, settings, moments), stopping=Stopping(3, 0.0))
     problem = problem.constrained(sigma_blocks=theta.constraints.sigma_blocks)
     with one_blas_thread():
@@ -113,7 +123,7 @@ def _tails(theta: GLLiMParameters, spectra: Array) -> Array:
     return tails
 
 
-def _chosen(chunk: Chunk, share: float, others: bool = False) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def held_out_rows(chunk: Chunk, share: float, others: bool = False) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Rows to hold out, by a hash of their values: the same in any order and chunks, copies together."""
     held = hold_out(share, chunk.parameters, chunk.spectra[:, :: max(1, chunk.spectra.shape[1] // 8)])
     return ~held if others else held

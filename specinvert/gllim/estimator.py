@@ -28,6 +28,7 @@ from .em import (
     density_and_entropy,
     log_joint_density,
     train,
+    warn_unconverged,
 )
 from .model import GLLiMParameters, aic, bic, icl
 from .posterior import ForwardTerms, Posterior, RowPosterior, posterior_blocks
@@ -119,6 +120,7 @@ class GLLiM(RegressorMixin, BaseEstimator, GLLiMSettings):  # type: ignore[misc]
         )
         n_given = None if chunk.responsibilities is None else chunk.responsibilities.shape[1]
         result = train(ArrayChunks(chunk), settings, n_given, progress=progress)
+        warn_unconverged(settings, [result.fit])
         self.parameters_: GLLiMParameters = result.fit.parameters
         self.log_likelihoods_ = np.array(result.fit.log_likelihoods)
         self.n_iter_ = result.fit.n_iter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import dask
@@ -12,9 +13,20 @@ import numpy as np
 import xarray as xr
 
 from ..cubes import DaskChunks, TrainingChoice, TrainingSet, read_training, resample
-from ..gllim import held_out_tails
-from ..gllim.em import ColumnNames, FitProgress, Settings, Training, train, train_members
+from ..gllim import held_out_rows, held_out_tails
+from ..gllim.em import (
+    Chunk,
+    ColumnNames,
+    FitProgress,
+    Mask,
+    Settings,
+    Training,
+    train,
+    train_members,
+    warn_unconverged,
+)
 from ..gllim.model import GLLiMParameters
+from ..gllim.posterior import log_parameter_density, stacking_weights
 from ..io import CheckpointFile
 from ..model import Model
 from ..nuisance import Noise, Nuisance, apply
@@ -78,6 +90,10 @@ class TrainingOptions(TrainingChoice):
 
 KEPT = 500
 """Held-out spectra that a model keeps, to tell what lies in its domain under other noise."""
+HELD_OUT_SHARE = 0.2
+"""Of the samples, held out to weigh the members of a committee."""
+MOST_HELD_OUT = 20_000
+"""Rows that densities are of."""
 
 
 def fit_model(
@@ -86,30 +102,17 @@ def fit_model(
     stored_settings: dict[str, Any],
     progress: FitProgress | None = None,
     keeper: CheckpointFile | None = None,
+    weights: np.ndarray | None = None,
 ) -> Model:
     """Fit all members, then find how far out spectra like the training set lie.
 
-    Members of a committee run in dask's threads; on dask-backed data one after the other, each with all workers.
+    ``weights`` (M,) are those of the members' posteriors, where they have some of their own.
     """
-
-    def fit_member(own: Settings, number: int) -> Training:
-        return train(
-            data.source,
-            own,
-            data.n_responsibilities,
-            column_names(data),
-            _of_member(progress, number, len(members)),
-            None if keeper is None else keeper.of_member(number),
-        )
-
-    def run(fits: Sequence[Callable[[], Training]]) -> list[Training]:
-        if isinstance(data.source, DaskChunks):
-            return [fit() for fit in fits]
-        return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))
-
-    trained = train_members(members, fit_member, run)
+    trained = fit_members(data, members, _of_member(progress, len(members)), keeper)
+    warn_unconverged(members[0], [one.fit for one in trained])
     first, thetas = trained[0], tuple(_contiguous(member.fit.parameters) for member in trained)
-    held_out = held_out_tails(data.source, members[0], thetas, first.moments)
+    weights = weights if len(thetas) > 1 else None
+    held_out = held_out_tails(data.source, members[0], thetas, first.moments, weights)
     moments, plain = first.moments.parameters, data.transforms.is_identity
     return Model(
         members=thetas,
@@ -130,8 +133,93 @@ def fit_model(
         n_removed=first.fit.n_removed,
         bics=first.bics,
         settings=stored_settings,
+        member_weights=weights,
         training=data.history,
     )
+
+
+MemberProgress = Callable[[int], FitProgress | None]
+"""The callback of a member of a number."""
+
+
+def fit_members(
+    data: TrainingSet,
+    members: Sequence[Settings],
+    progress: MemberProgress | None = None,
+    keeper: CheckpointFile | None = None,
+    quiet: bool = False,
+) -> list[Training]:
+    """The fit of each member: in dask's threads; on dask-backed data one after the other, each with all workers.
+
+    ``quiet`` fits are trials, of which nothing is logged.
+    """
+
+    def fit_member(own: Settings, number: int) -> Training:
+        return train(
+            data.source,
+            own,
+            data.n_responsibilities,
+            column_names(data),
+            None if progress is None else progress(number),
+            None if keeper is None else keeper.of_member(number),
+            quiet,
+        )
+
+    def run(fits: Sequence[Callable[[], Training]]) -> list[Training]:
+        if isinstance(data.source, DaskChunks):
+            return [fit() for fit in fits]
+        return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))
+
+    return train_members(members, fit_member, run)
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Fits that have not seen the ``held_out`` rows, and their log-densities (n, M) log p_m(t_n | y_n) of these.
+
+    Parameters, in ``held_out`` and in the densities, are those of the model, after transforms.
+    """
+
+    fits: list[Training]
+    held_out: Chunk
+    log_densities: np.ndarray
+
+
+def validate(
+    data: TrainingSet,
+    members: Sequence[Settings],
+    held: Mask,
+    rest: Mask,
+    progress: MemberProgress | None = None,
+) -> Validation:
+    """Fit members to the rows for which ``rest`` is True, and score them on those for which ``held`` is.
+
+    At most ``MOST_HELD_OUT`` rows are scored. Raises ValueError where none is held out, or too few are left for a fit.
+    """
+    scored = data.source.where(held).sample(MOST_HELD_OUT)
+    if not len(scored):
+        raise ValueError("the training set is too small to hold out a part of it")
+    fits = fit_members(replace(data, source=data.source.where(rest)), members, progress, quiet=True)
+    spectra = np.asarray(scored.spectra, dtype=np.float64)
+    densities = [log_parameter_density(one.fit.parameters, spectra, scored.parameters) for one in fits]
+    return Validation(fits, scored, np.stack(densities, axis=1))
+
+
+def stacked(
+    data: TrainingSet, members: Sequence[Settings], progress: FitProgress | None = None
+) -> tuple[list[Settings], np.ndarray]:
+    """Members that are worth a weight, and these weights, by a fifth of the samples that is held out.
+
+    Raises
+    ------
+    ValueError : no parameters, or too few samples.
+    """
+    if not data.parameters:
+        raise ValueError("ensemble_weights='stacked' needs parameters: use 'equal' for an unsupervised committee")
+    held, rest = (partial(held_out_rows, share=HELD_OUT_SHARE, others=others) for others in (False, True))
+    found = validate(data, members, held, rest, _of_member(progress, len(members), "without a fifth, "))
+    weights = stacking_weights(found.log_densities, found.held_out.weights)
+    return [own for own, weight in zip(members, weights, strict=True) if weight > 0.0], weights[weights > 0.0]
 
 
 def _contiguous(theta: GLLiMParameters) -> GLLiMParameters:
@@ -172,8 +260,13 @@ def column_names(data: TrainingSet) -> ColumnNames:
     return ColumnNames(band, lambda i: repr(data.transforms.transformed_names[i]))
 
 
-def _of_member(progress: FitProgress | None, number: int, count: int) -> FitProgress | None:
-    """The callback, with the member's number in its label where there are several."""
-    if progress is None or count == 1:
-        return progress
-    return lambda label, iteration, value: progress(f"member {number + 1}, {label}", iteration, value)
+def _of_member(progress: FitProgress | None, count: int, words: str = "") -> MemberProgress | None:
+    """The callbacks of members, whose labels begin with ``words`` and the member's number where there are several."""
+    if progress is None:
+        return None
+
+    def told(number: int, label: str, iteration: int, value: float) -> None:
+        member = f"member {number + 1}, " if count > 1 else ""
+        progress(f"{words}{member}{label}", iteration, value)
+
+    return lambda number: partial(told, number)

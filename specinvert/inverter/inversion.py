@@ -170,6 +170,7 @@ class Inversion:
             self._least_bands(),
             model.recalibration,
             model.held_out,
+            None if self.by_evidence else model.member_weights,
         )
         return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
 
@@ -200,7 +201,7 @@ def simulate(model: Model, parameters: xr.Dataset, latent: xr.DataArray | None =
 
     A coordinate that has the name of the spectra or of their bands gives way.
     """
-    spectra, like = expected_spectra(model.members, model.transforms, parameters, latent)
+    spectra, like = expected_spectra(model.members, model.transforms, parameters, latent, model.member_weights)
     dim, coords = model.band_coordinates()
     own = [dim, *coords, model.spectra_name]
     require_free_names(like, "", own)

@@ -18,7 +18,7 @@ from ..io import CheckpointFile, load_model, save_model
 from ..model import Model
 from ..settings import InverterSettings, documented
 from .explanation import recalibrated
-from .fit import TrainingOptions, fit_model, plain, read_settings, stored_settings
+from .fit import TrainingOptions, fit_model, plain, read_settings, stacked, stored_settings
 from .inversion import Inversion, simulate
 
 
@@ -129,10 +129,13 @@ class GLLiMInverter(InverterSettings):
         data, added = options.read(training, self.transforms, self.random_state)
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
-        model = fit_model(data, members, stored_settings(self), progress, keeper)
+        weights = None
+        if len(members) > 1 and self.ensemble_weights == "stacked":
+            members, weights = stacked(data, members, progress)
+        model = fit_model(data, members, stored_settings(self), progress, keeper, weights)
         self._take(replace(model, training_noise=None if added is None else added * np.ones(data.bands.size)))
         if keeper is not None:
-            keeper.remove(len(members))
+            keeper.remove(self.n_ensemble)
         return self
 
     def invert(

@@ -87,6 +87,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "settings": model.settings,
         "training": model.training,
     }
+    if model.member_weights is not None:
+        description["member_weights"] = model.member_weights.tolist()
     dataset = xr.Dataset(
         variables,
         attrs={
@@ -173,7 +175,7 @@ def _model(data: xr.Dataset) -> Model:
         )
         for number in range(int(member.max()) + 1)
     )
-    log_tail = described.pop("log_tail")
+    log_tail, weights = described.pop("log_tail"), described.pop("member_weights", None)
     return Model(
         members=members,
         transforms=Transforms.from_attrs(described.pop("transforms")),
@@ -188,6 +190,7 @@ def _model(data: xr.Dataset) -> Model:
         ),
         bics={int(n_latent): value for n_latent, value in described.pop("bics").items()},
         held_out=arrays.get("held_out"),
+        member_weights=None if weights is None else np.array(weights),
         training_noise=arrays.get("training_noise"),
         recalibration=Recalibration.from_arrays(arrays) if "recalibration_level" in arrays else None,
         **{name: arrays[name] for name in _VECTORS},

@@ -227,14 +227,12 @@ def _fit_all(
             progress(cells[number][0], len(done), len(cells))
 
     left = [number for number in range(len(cells)) if number not in done]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told once, of all fits
-        if isinstance(job.data.source, DaskChunks):
-            for number in left:
-                take(number, _fit(job, cells[number][1]))
-        elif left:
-            held = dask.delayed(job, traverse=False)
-            _compute({number: dask.delayed(_fit, pure=False)(held, cells[number][1]) for number in left}, take)
+    if isinstance(job.data.source, DaskChunks):
+        for number in left:
+            take(number, _fit(job, cells[number][1]))
+    elif left:
+        held = dask.delayed(job, traverse=False)
+        _compute({number: dask.delayed(_fit, pure=False)(held, cells[number][1]) for number in left}, take)
     return [done[number] for number in range(len(cells))]
 
 

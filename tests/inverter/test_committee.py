@@ -13,14 +13,29 @@ from scipy.special import logsumexp, softmax
 
 from labelled import PARAMETERS, QUICK, assert_close, fitted, make_cube, make_training, refuses
 from specinvert import GLLiMInverter, load_inverter
+from specinvert.cubes import read_training
+from specinvert.gllim.core import hold_out
+from specinvert.gllim.posterior import log_parameter_density, stacking_weights
+from specinvert.inverter import read_settings
+from specinvert.inverter.fit import fit_model, stacked, stored_settings
 
 OUTPUTS = ("mean", "std", "cov", "q05", "ci90", "hdi90", "mode", "n_modes", "entropy", "log_evidence", "flag")
 ARRAYS = ("pi", "c", "Gamma", "A", "b", "Sigma")
 
 
+WEIGHTS = np.array([0.7, 0.0, 0.3])
+"""Of a committee that is called stacked here."""
+
+
 @cache
 def committee(weights: str = "equal", n_latent: int = 0) -> GLLiMInverter:
     """Three members; do not change it."""
+    if weights == "stacked":
+        inverter = GLLiMInverter(n_latent=n_latent, n_ensemble=3, ensemble_weights="stacked", **QUICK)
+        inverter._take(
+            replace(committee(n_latent=n_latent).model_, member_weights=WEIGHTS, settings=stored_settings(inverter))
+        )
+        return inverter
     inverter = GLLiMInverter(n_latent=n_latent, n_ensemble=3, ensemble_weights=weights, **QUICK)
     return inverter.fit(make_training())
 
@@ -29,7 +44,7 @@ def alone(inverter: GLLiMInverter, member: int) -> GLLiMInverter:
     """One member as an inverter."""
     theta = inverter.members_[member]
     one = GLLiMInverter(n_latent=theta.n_latent)
-    one._take(replace(inverter.model_, members=(theta,), log_tail=np.nan))
+    one._take(replace(inverter.model_, members=(theta,), member_weights=None, log_tail=np.nan))
     return one
 
 
@@ -60,7 +75,7 @@ def test_members_are_different_fits_of_which_the_first_are_the_parameters() -> N
 
 
 @pytest.mark.parametrize("n_latent", [0, 1])
-@pytest.mark.parametrize("weights", ["equal", "evidence"])
+@pytest.mark.parametrize("weights", ["equal", "evidence", "stacked"])
 @pytest.mark.parametrize("given", ["nothing", "noise and known"])
 def test_a_committee_s_posterior_is_the_average_of_its_members(weights: str, n_latent: int, given: str) -> None:
     inverter, options = committee(weights, n_latent), {} if given == "nothing" else conditions()
@@ -68,7 +83,9 @@ def test_a_committee_s_posterior_is_the_average_of_its_members(weights: str, n_l
     maps = inverter.invert(holed_cube(), outputs=outputs, **options)
     parts = [alone(inverter, m).invert(holed_cube(), outputs=outputs, **options) for m in range(3)]
     evidence = np.stack([part["log_evidence"].values for part in parts])
-    shares = np.full_like(evidence, 1.0 / 3.0) if weights == "equal" else softmax(evidence, axis=0)
+    own = WEIGHTS if weights == "stacked" else np.full(3, 1.0 / 3.0)
+    fixed = np.broadcast_to(own[:, None, None], evidence.shape)
+    shares = softmax(evidence, axis=0) if weights == "evidence" else fixed
     means = np.stack([np.stack([part[name].values for name in PARAMETERS], axis=-1) for part in parts])
     mean = np.einsum("myx,myxi->yxi", shares, means)
     gap = means - mean
@@ -79,14 +96,43 @@ def test_a_committee_s_posterior_is_the_average_of_its_members(weights: str, n_l
         np.testing.assert_allclose(maps[name], mean[..., i], rtol=1e-10)
         np.testing.assert_allclose(maps[f"{name}_std"], np.sqrt(cov[..., i, i]), rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(maps["covariance"], cov, rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(maps["log_evidence"], logsumexp(evidence, axis=0) - np.log(3.0), rtol=1e-10)
+    np.testing.assert_allclose(maps["log_evidence"], logsumexp(evidence, axis=0, b=fixed), rtol=1e-10)
     np.testing.assert_allclose(maps["residual"], residual, rtol=1e-8, atol=1e-12)
 
 
 def test_the_weights_make_a_difference() -> None:
-    equal, evidence = (committee(weights).invert(make_cube()) for weights in ("equal", "evidence"))
+    equal, *others = (committee(weights).invert(make_cube()) for weights in ("equal", "evidence", "stacked"))
     assert_same_members(committee("equal"), committee("evidence"))
-    assert float(abs(equal["water"] - evidence["water"]).max()) > 1e-3
+    for other in others:
+        assert float(abs(equal["water"] - other["water"]).max()) > 1e-3
+
+
+def test_stacked_weights_are_those_of_the_greatest_density_of_held_out_parameters() -> None:
+    training = make_training(400)
+    settings: dict[str, Any] = {**QUICK, "max_iter": 12, "n_ensemble": 3}
+    inverter = GLLiMInverter(ensemble_weights="stacked", **settings).fit(training)
+    model, equal = inverter.model_, GLLiMInverter(**settings).fit(training)
+    held = hold_out(0.2, training[PARAMETERS].to_array().values.T, training["reflectance"].values)
+    assert 50 < held.sum() < 110
+    rest = GLLiMInverter(**settings).fit(training.isel(sample=~held))
+    spectra, truth = training["reflectance"].values[held], training[PARAMETERS].to_array().values.T[held]
+    weights = stacking_weights(np.stack([log_parameter_density(m, spectra, truth) for m in rest.members_], axis=1))
+    assert model.member_weights is not None
+    np.testing.assert_allclose(model.member_weights, weights[weights > 0.0], atol=1e-6)
+    members = [member for member, weight in zip(equal.members_, weights, strict=True) if weight > 0.0]
+    for member, expected in zip(inverter.members_, members, strict=True):
+        np.testing.assert_array_equal(member.A, expected.A)
+
+
+def test_a_member_without_weight_is_left_out_and_a_single_one_needs_no_weight() -> None:
+    data = read_training(make_training(300))
+    fine = read_settings(GLLiMInverter(**QUICK))
+    wrong = replace(fine, fixed={"Sigma": 1e-9})
+    members, weights = stacked(data, [wrong, fine, wrong])
+    assert (members, weights.tolist()) == ([fine], [1.0])
+    assert fit_model(data, members, {}, weights=weights).member_weights is None
+    with refuses(ValueError, "'stacked' needs parameters"):
+        GLLiMInverter(n_latent=1, n_ensemble=2, ensemble_weights="stacked", **QUICK).fit(make_training(), parameters=[])
 
 
 def test_the_posterior_holds_the_components_of_all_members() -> None:
@@ -104,6 +150,8 @@ def test_simulated_spectra_are_the_average_of_the_members() -> None:
     found = committee().simulate(parameters)
     parts = [alone(committee(), m).simulate(parameters) for m in range(3)]
     np.testing.assert_allclose(found, np.mean(parts, axis=0), rtol=1e-12)
+    by_weight = committee("stacked").simulate(parameters)
+    np.testing.assert_allclose(by_weight, np.tensordot(WEIGHTS, parts, axes=1), rtol=1e-12)
 
 
 def assert_same_to_rounding(maps: xr.Dataset, expected: xr.Dataset) -> None:
@@ -114,28 +162,30 @@ def assert_same_to_rounding(maps: xr.Dataset, expected: xr.Dataset) -> None:
         np.testing.assert_allclose(maps[upper] - maps[lower], expected[upper] - expected[lower], rtol=2e-3)
 
 
-@pytest.mark.parametrize("weights", ["equal", "evidence"])
+@pytest.mark.parametrize("weights", ["equal", "evidence", "stacked"])
 def test_a_saved_committee_is_loaded_to_the_same_bits(tmp_path: Path, weights: str) -> None:
     committee(weights).to_netcdf(tmp_path / "model.nc")
     loaded = load_inverter(tmp_path / "model.nc")
     assert_same_members(loaded, committee(weights))
     assert (loaded.n_ensemble, loaded.ensemble_weights) == (3, weights)
     assert loaded.model_id == committee(weights).model_id != committee(weights, 1).model_id
+    np.testing.assert_array_equal(loaded.model_.shares, committee(weights).model_.shares)
     expected = committee(weights).invert(holed_cube(), outputs=OUTPUTS)
     assert_same_to_rounding(loaded.invert(holed_cube(), outputs=OUTPUTS), expected)
 
 
-@pytest.mark.parametrize("weights", ["equal", "evidence"])
+@pytest.mark.parametrize("weights", ["equal", "evidence", "stacked"])
 def test_lazy_maps_of_a_committee_are_those_of_numpy(weights: str) -> None:
     expected = committee(weights).invert(holed_cube(), outputs=OUTPUTS, **conditions())
     maps = committee(weights).invert(holed_cube().chunk(y=2, x=5), outputs=OUTPUTS, **conditions())
     assert_same_to_rounding(maps.compute(), expected)
 
 
-def test_graphs_of_the_two_weightings_have_names_of_their_own() -> None:
+def test_graphs_of_the_weightings_have_names_of_their_own_and_weights_an_identity() -> None:
     cube = make_cube().chunk(y=2)
-    names = {committee(weights).invert(cube)["water"].data.name for weights in ("equal", "evidence")}
-    assert len(names | {alone(committee(), 0).invert(cube)["water"].data.name}) == 3
+    names = {committee(weights).invert(cube)["water"].data.name for weights in ("equal", "evidence", "stacked")}
+    assert len(names | {alone(committee(), 0).invert(cube)["water"].data.name}) == 4
+    assert committee("stacked").model_id != committee().model_id == committee("evidence").model_id
 
 
 @pytest.mark.parametrize("chunks", [None, 40])
@@ -175,7 +225,7 @@ def test_n_ensemble_must_be_a_count(n_ensemble: Any) -> None:
 
 
 def test_weights_of_another_name_are_refused() -> None:
-    with refuses(ValueError, "ensemble_weights='bic'", "'equal', 'evidence'"):
+    with refuses(ValueError, "ensemble_weights='bic'", "'equal', 'stacked', 'evidence'"):
         GLLiMInverter(n_ensemble=2, ensemble_weights="bic")
 
 

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 from labelled import (
     PARAMETERS,
@@ -350,3 +351,12 @@ def test_training_leaves_its_data_and_the_logging_alone(caplog: pytest.LogCaptur
         fit(training, missing="drop")
     xr.testing.assert_identical(training, before)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("n_ensemble", [1, 2])
+def test_a_warning_of_training_points_at_the_line_that_asked_for_it(n_ensemble: int) -> None:
+    settings: dict[str, Any] = {**QUICK, "max_iter": 2, "tol": 1e-9, "n_ensemble": n_ensemble}
+    for fit in (GLLiMInverter(**settings).fit, lambda training: training.gllim.fit(**settings)):
+        with pytest.warns(ConvergenceWarning, match="max_iter=2") as told:
+            fit(make_training())
+        assert [one.filename for one in told] == [__file__]

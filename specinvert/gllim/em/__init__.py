@@ -32,6 +32,7 @@ from .training import (
     problem_of,
     train,
     train_members,
+    warn_unconverged,
 )
 
 __all__ = [
@@ -69,4 +70,5 @@ __all__ = [
     "sum_blocks",
     "train",
     "train_members",
+    "warn_unconverged",
 ]

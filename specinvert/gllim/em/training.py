@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import logging
 import numbers
+import os
+import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +41,7 @@ FIRST_CONSTRAINTS = (
     *("sigma", "tied_sigma", "gamma", "tied_gamma", "tied_pi", "tied_maps", "intercept", "sigma_blocks", "fixed"),
 )
 """Settings that the first checkpoints knew, in their order, and those that were in ``constraints``."""
+PACKAGE = str(Path(__file__).parents[2]) + os.sep
 EQUAL = 1e-9
 """Greatest difference, relative to the largest entry, of a given Sigma from one that has the structure asked for."""
 
@@ -140,6 +144,7 @@ def train(
     names: ColumnNames = NUMBERED,
     progress: FitProgress | None = None,
     checkpoint: Checkpoint | None = None,
+    quiet: bool = False,
 ) -> Training:
     """Train on the chunks of a source.
 
@@ -151,6 +156,7 @@ def train(
     names : of the columns, for error messages.
     progress : called after each EM iteration with the name of the run, the iteration and the log-likelihood.
     checkpoint : keeps the states of the runs, and gives those of an earlier, stopped training.
+    quiet : whether nothing is logged of components that are removed or have few samples: for trials.
 
     Raises
     ------
@@ -166,6 +172,7 @@ def train(
         settings.constraints.check_bands(n_bands)
         problem = problem_of(source, settings, moments)
         starts = _starts(problem, settings, moments, n_responsibilities)
+        level = logging.DEBUG if quiet else logging.WARNING
         if checkpoint is not None:
             checkpoint.begin(fingerprint(settings.identity, *moments.arrays()))
         fits: dict[int, Fit] = {}
@@ -179,25 +186,33 @@ def train(
                 if problem.constraints.sigma_blocks == AUTO:
                     own = problem.constrained(sigma_blocks=find_blocks(problem, starts[0], fixed))
                 if checkpoint is None:
-                    runs.append(run_em(own, start, fixed, report))
+                    runs.append(run_em(own, start, fixed, report, level=level))
                 else:
                     keep = partial(_keep, checkpoint, label, settings.max_iter)
-                    runs.append(run_em(own, checkpoint.load(label) or start, fixed, report, keep))
+                    runs.append(run_em(own, checkpoint.load(label) or start, fixed, report, keep, level))
             fits[n_latent] = max(runs, key=lambda fit: fit.log_likelihoods[-1] + fit.log_prior)
     chosen = min(fits.values(), key=lambda fit: fit.bic)
-    if settings.tol > 0 and not chosen.converged:
-        warnings.warn(
-            f"EM did not converge in max_iter={settings.max_iter} iterations: raise max_iter, or raise "
-            f"tol={settings.tol:g} (nats a sample) if the likelihood has levelled off",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    few = few_samples(chosen.parameters, chosen.total_weight)
+    few = None if quiet else few_samples(chosen.parameters, chosen.total_weight)
     if few is not None:
         advice = ", a shrinkage, tied_sigma=True or sigma='diag'" if few.of_noise else ""
         message = "%s: uncertainties will be too small; use fewer components or more samples%s"
         logger.warning(message, few.text, advice)
     return Training(chosen, {n_latent: fit.bic for n_latent, fit in fits.items()}, moments)
+
+
+def warn_unconverged(settings: Settings, fits: Iterable[Fit]) -> None:
+    """Warn, at the line that called the package, where EM of one of the fits did not converge."""
+    if settings.tol == 0 or all(fit.converged for fit in fits):
+        return
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        f"EM did not converge in max_iter={settings.max_iter} iterations: raise max_iter, or raise "
+        f"tol={settings.tol:g} (nats a sample) if the likelihood has levelled off",
+        ConvergenceWarning,
+        stacklevel=level,
+    )
 
 
 def _keep(checkpoint: Checkpoint, label: str, max_iter: int, state: State) -> None:
@@ -306,8 +321,12 @@ def _fixed(
     return Fixed(mean, covariance, parts)
 
 
-def member_settings(settings: Settings, n_members: int) -> list[Settings]:
-    """Settings of each member: distinct seeds, and for "kmeans" starts from parameters and the joint vector in turn.
+UNLIKE = ("kmeans", "kmeans-joint")
+"""Starts that the members of a committee take in turn."""
+
+
+def member_settings(settings: Settings, n_members: int, starts: Sequence[str] = UNLIKE) -> list[Settings]:
+    """Settings of each member: distinct seeds and, where ``init`` is "kmeans", the ``starts`` in turn.
 
     Raises ValueError where all members would be the same fit.
     """
@@ -316,7 +335,7 @@ def member_settings(settings: Settings, n_members: int) -> list[Settings]:
     if not isinstance(settings.init, str):
         raise ValueError(f"n_ensemble={n_members} members need starts of their own: init must be a name, not a model")
     random = check_random_state(settings.random_state)
-    starts = ("kmeans", "kmeans-joint") if settings.init == "kmeans" else (settings.init,)
+    starts = starts if settings.init == "kmeans" else (settings.init,)
     return [
         replace(settings, init=starts[m % len(starts)], random_state=int(random.randint(np.iinfo(np.int32).max)))
         for m in range(n_members)

@@ -1,6 +1,15 @@
 """From theta to theta*, and from spectra to their posterior mixture: eq. JGMM_inverse_map and what is asked of it."""
 
-from .committee import Estimate, beyond, distance_at, estimates, log_tail
+from .committee import (
+    Estimate,
+    beyond,
+    distance_at,
+    estimates,
+    log_parameter_density,
+    log_tail,
+    member_shares,
+    stacking_weights,
+)
 from .forward import BLOCK_ROWS, ForwardTerms, inverse_regression
 from .posterior import Posterior, Rows, SideInformation, count_posterior_modes, posterior_blocks
 from .rowwise import RowPosterior, residual_rows, rms_rows
@@ -18,8 +27,11 @@ __all__ = [
     "distance_at",
     "estimates",
     "inverse_regression",
+    "log_parameter_density",
     "log_tail",
+    "member_shares",
     "posterior_blocks",
     "residual_rows",
     "rms_rows",
+    "stacking_weights",
 ]

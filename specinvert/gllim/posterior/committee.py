@@ -1,7 +1,9 @@
 """What a model, or a committee of models, says of a block of spectra: one posterior, its evidence and its tail.
 
-A committee's posterior is the average of its members' posteriors, with equal shares or in proportion to the density
-p_m(y) that each gives to the spectrum; its evidence is the mean of theirs.
+A committee's posterior is the average of its members' posteriors, with equal or other fixed weights, or in proportion
+to the density p_m(y) that each gives to the spectrum; its evidence is the mean of theirs, by weights that are fixed.
+Stacking finds the weights of greatest density of held-out parameters given their spectra (Yao, Vehtari, Simpson
+and Gelman, 2018, *Using stacking to average Bayesian predictive distributions*, Bayesian Analysis 13, 917).
 
 How far out a spectrum lies is the tail probability of its distance to every component: sum_k r_k P(chi2_D' > d_k^2),
 with the responsibilities r_k and squared distances d_k^2 of the D' valid bands, stays comparable where bands are
@@ -18,17 +20,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 from scipy.special import gammaincc, gammaln, logsumexp, softmax
 
-from ..core import Array, normalize_rows
+from ..core import LOG_2PI, Array, Workspace, normalize_rows, one_blas_thread
 from ..mixtures import Mixture, joined
-from .forward import ForwardTerms, Prior
+from ..model import GLLiMParameters
+from .forward import BLOCK_ROWS, ForwardTerms, Prior
 from .posterior import NOTHING, Posterior, PosteriorBlock, Rows, SideInformation, posterior_blocks
 from .rowwise import RowPosterior, fitted_rows
 
 ENOUGH = 0.25
 """Weight of one component that is looked at alone."""
+LEAST_WEIGHT = 1e-3
+"""Weight of a member below which it is left out of a committee."""
+NOTHING_LEFT = 1e-300
+"""Least density, relative to the greatest of a row, and least weight of a member, whose logarithms are finite."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +45,12 @@ class Estimate:
     Attributes
     ----------
     blocks : one a member, of the same rows. by_evidence : whether shares follow p_m(y).
+    weights : (M,) of the members, summing to one; None: all the same.
     """
 
     blocks: tuple[PosteriorBlock, ...]
-    by_evidence: bool
+    by_evidence: bool = False
+    weights: Array | None = None
 
     @property
     def rows(self) -> slice | NDArray[np.intp]:
@@ -62,20 +71,23 @@ class Estimate:
     def _evidences(self) -> Array:
         return np.stack([block.posterior.log_evidence for block in self.blocks], axis=1)
 
+    @property
+    def _weights(self) -> Array:
+        return member_shares(len(self.blocks), self.weights)
+
     @cached_property
     def shares(self) -> Array:
         """Each member's share (n, M)."""
-        evidences = self._evidences
         if self.by_evidence:
-            return np.asarray(softmax(evidences, axis=1))
-        return np.full(evidences.shape, 1.0 / evidences.shape[1])
+            return np.asarray(softmax(self._evidences, axis=1))
+        return np.tile(self._weights, (len(self._evidences), 1))
 
     @cached_property
     def log_evidence(self) -> Array:
         """(n,) log p(y), given what is known."""
         if len(self.blocks) == 1:
             return self._evidences[:, 0]
-        return np.asarray(logsumexp(self._evidences, axis=1) - np.log(len(self.blocks)))
+        return np.asarray(logsumexp(self._evidences, axis=1, b=self._weights))
 
     def moments(self, covariance: bool, size: int) -> tuple[Array, Array]:
         """Mean (n, size) of the first unknown dimensions, with variances (n, size) or covariance (n, size, size)."""
@@ -124,7 +136,7 @@ class Estimate:
             means = np.einsum("krq,nq->nkr", prior.mean, prior.regressors(values))
             covariances = np.broadcast_to(prior.covariance, (n, *prior.covariance.shape))
             parts.append(Mixture(weights, means, covariances))
-        return parts[0] if len(parts) == 1 else joined(parts, np.full((n, len(parts)), 1.0 / len(parts)))
+        return parts[0] if len(parts) == 1 else joined(parts, np.tile(self._weights, (n, 1)))
 
     def log_tail(self) -> Array:
         """(n,) log of the tail probability of the spectra."""
@@ -141,11 +153,90 @@ def estimates(
     given: SideInformation = NOTHING,
     by_evidence: bool = False,
     every_component: bool = False,
+    weights: Array | None = None,
 ) -> Iterator[Estimate]:
     """Estimates of spectra (n, D), NaN where missing, block by block; rows without enough bands are in none."""
     runs = [posterior_blocks(own, spectra, every_component, given) for own in terms]
     for blocks in zip(*runs, strict=True):
-        yield Estimate(blocks, by_evidence)
+        yield Estimate(blocks, by_evidence, weights)
+
+
+def member_shares(n_members: int, weights: Array | None) -> Array:
+    """The weights (M,) of a committee's members, equal where they have none of their own."""
+    return np.full(n_members, 1.0 / n_members) if weights is None else weights
+
+
+def log_parameter_density(theta: GLLiMParameters, spectra: Array, parameters: Array, marginal: bool = False) -> Array:
+    """log p(t | y) (n,) of parameters (n, L_t) given spectra (n, D), latents integrated out (eq. JGMM_inverse_map).
+
+    With ``marginal`` log p(t_l | y) (n, L_t) of each parameter by itself. All components count, however small their
+    weight: for a truth far from the likely ones others may matter. NaN where a spectrum or a parameter is.
+    """
+    terms, workspace, n_t = ForwardTerms.of(theta), Workspace(), theta.n_parameters
+    root = np.ascontiguousarray(terms.root[:, :n_t, :n_t].transpose(1, 2, 0))
+    centre, log_prior = theta.c[:, :n_t].T, np.log(theta.pi) + terms.log_constant
+    deviation = np.sqrt(np.einsum("ijk,ijk->ik", root, root))
+    densities = np.full((len(spectra), n_t) if marginal else len(spectra), np.nan)
+    there = np.flatnonzero(np.isfinite(spectra).all(axis=1) & np.isfinite(parameters).all(axis=1))
+    with one_blas_thread():
+        for start in range(0, len(there), BLOCK_ROWS):
+            rows = there[start : start + BLOCK_ROWS]
+            centred, _ = terms.centre(spectra[rows], workspace)
+            log_weights = np.tile(log_prior, (len(centred), 1))
+            latent = terms.residuals(centred, np.ones((len(centred), 1)), log_weights, np.inf, workspace)
+            log_weights, latent = log_weights[: len(rows)], latent[: len(rows), :n_t]
+            log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
+            gap = np.asarray(parameters[rows], dtype=np.float64)[:, :, None] - centre
+            if marginal:
+                for i in range(n_t):
+                    mean = np.einsum("njk,jk->nk", latent[:, : i + 1], root[i, : i + 1])
+                    log_kernel = -0.5 * ((gap[:, i] - mean) / deviation[i]) ** 2 - np.log(deviation[i])
+                    densities[rows, i] = logsumexp(log_weights + log_kernel, axis=1) - 0.5 * LOG_2PI
+                continue
+            for i in range(n_t):  # root^-1 gap, less the mean of the whitened t
+                gap[:, i] = (gap[:, i] - np.einsum("njk,jk->nk", gap[:, :i], root[i, :i])) / root[i, i]
+                log_weights -= np.log(np.abs(root[i, i]))
+            log_weights -= 0.5 * ((gap - latent) ** 2).sum(axis=1)
+            densities[rows] = logsumexp(log_weights, axis=1) - 0.5 * n_t * LOG_2PI
+    return densities
+
+
+def stacking_weights(log_densities: Array, frequencies: Array | None = None) -> Array:
+    """Weights (M,) of the members whose mixture gives held-out rows the greatest mean log-density.
+
+    They maximise the mean over n of log sum_m w_m p_m(t_n | y_n) - sum_m w_m over w_m >= 0, a concave function whose
+    maximum has sum_m w_m = 1. Members of a weight below ``LEAST_WEIGHT`` get none.
+
+    Parameters
+    ----------
+    log_densities : (n, M), log p_m(t_n | y_n); rows that are not finite for any member do not count.
+    frequencies : (n,) of the rows, or None.
+    """
+    n_members = log_densities.shape[1]
+    held = np.ones(len(log_densities)) if frequencies is None else np.asarray(frequencies, dtype=np.float64)
+    rows = np.isfinite(log_densities).any(axis=1) & (held > 0.0)
+    weights = member_shares(n_members, None)
+    if not rows.any():
+        return weights
+    values, share = np.nan_to_num(log_densities[rows], nan=-np.inf, neginf=-np.inf), held[rows] / held[rows].sum()
+    density = np.maximum(np.exp(values - values.max(axis=1, keepdims=True)), NOTHING_LEFT)
+
+    def loss(some: Array, kept: NDArray[np.intp]) -> tuple[float, Array]:
+        total = density[:, kept] @ some
+        return float(some.sum() - share @ np.log(total)), 1.0 - share @ (density[:, kept] / total[:, None])
+
+    while True:
+        kept = np.flatnonzero(weights)
+        settled = minimize(
+            *(loss, weights[kept], (kept,), "L-BFGS-B", True),
+            bounds=[(NOTHING_LEFT, None)] * len(kept),
+            options={"ftol": 1e-13, "gtol": 1e-8, "maxls": 50},
+        )
+        weights[kept] = settled.x / settled.x.sum()
+        small = (weights > 0.0) & (weights < LEAST_WEIGHT)
+        if not small.any():
+            return weights
+        weights[small] = 0.0
 
 
 def log_chi2_tail(distance: Array, degrees: Array) -> Array:
