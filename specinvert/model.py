@@ -11,7 +11,7 @@ import numpy as np
 from .cubes import NM_PER_UNIT, Bands, Labels, Recalibration
 from .gllim.model import GLLiMParameters
 from .gllim.posterior import member_shares
-from .gllim.transforms import Transforms
+from .gllim.transforms import UNCHANGED, SpectraTransform, Transforms
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Model:
     ``member_weights`` (M,) are those of the members' posteriors, summing to one, where they are neither equal nor by
     evidence; ``training_noise`` are the standard deviations (D,) that training added to the spectra, ``held_out``
     spectra (m, D) of training that ``log_tail`` is of, ``training`` is the history of the training set, a line for each
-    step.
+    step. Theta and ``held_out`` are of spectra under ``spectra_transform``, noise is in the spectra's own units.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -51,6 +51,7 @@ class Model:
     training_noise: np.ndarray | None = None
     held_out: np.ndarray | None = None
     training: str = ""
+    spectra_transform: SpectraTransform = UNCHANGED
 
     @property
     def theta(self) -> GLLiMParameters:
@@ -71,6 +72,7 @@ class Model:
                 digest.update(np.ascontiguousarray(array).tobytes())
         if self.member_weights is not None:
             digest.update(self.member_weights.tobytes())
+        digest.update((self.spectra_transform.kind or "").encode())
         return digest.hexdigest()[:12]
 
     @property

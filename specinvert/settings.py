@@ -52,10 +52,11 @@ def boolean(word: str = "") -> Accepted:
     return Accepted(lambda value: isinstance(value, bool | np.bool_) or _is_named(value, (word,)), what, bool)
 
 
-def one_of(*names: str, unlisted: tuple[str, ...] = ()) -> Accepted:
-    """One of some names; the option does not offer those that are ``unlisted``."""
+def one_of(*names: str, unlisted: tuple[str, ...] = (), or_none: bool = False) -> Accepted:
+    """One of some names, or None; the option does not offer those that are ``unlisted``."""
     every = (*names, *unlisted)
-    return Accepted(partial(_is_named, names=every), f"is not one of {', '.join(map(repr, every))}", str, names)
+    what = f"is not one of {', '.join(map(repr, every))}{' or None' if or_none else ''}"
+    return Accepted(partial(_is_named, names=every, or_none=or_none), what, str, names)
 
 
 def share(*words: str) -> Accepted:
@@ -68,8 +69,8 @@ def share(*words: str) -> Accepted:
     return Accepted(test, what, str if words else float, words)
 
 
-def _is_named(value: Any, names: tuple[str, ...]) -> bool:
-    return isinstance(value, str) and value in names
+def _is_named(value: Any, names: tuple[str, ...], or_none: bool = False) -> bool:
+    return (isinstance(value, str) and value in names) or (or_none and value is None)
 
 
 def _is_whole(value: Any, least: int) -> bool:
@@ -275,6 +276,14 @@ class InverterSettings(FitSettings):
         "Transforms of bounded or skewed parameters.",
         '``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt", ("a", "b", "c"): "ilr"}``. The model holds '
         "the transformed ones, results are in physical units, within bounds.",
+    )
+    spectra_transform: str | None = setting(
+        None,
+        one_of("log", "sqrt", or_none=True),
+        "Transform of all spectra.",
+        '``"log"``, ``"sqrt"`` or None. Noise is told, and spectra come back, in the units of the spectra; values that '
+        "have no transform are missing bands.",
+        "--spectra-transform",
     )
     n_ensemble: int = setting(
         1,

@@ -106,6 +106,7 @@ def describe_model(inverter: Any) -> str:
     lines = [
         f"GLLiM model {inverter.model_id}",
         f"  bands       {theta.n_bands}{span}",
+        *([f"  spectra     {model.spectra_transform.kind}"] if model.spectra_transform.kind else []),
         f"  components  {theta.n_components}" + (f" ({model.n_removed} removed)" if model.n_removed else ""),
         f"  latent      {theta.n_latent}",
         f"  noise       {theta.constraints.sigma}{', tied' if theta.constraints.tied_sigma else ''}",

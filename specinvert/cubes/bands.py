@@ -71,6 +71,12 @@ class Bands:
     guessed: bool = False
     labels: np.ndarray | None = None
 
+    def name(self, index: int) -> str:
+        """How messages name a band: by its wavelength, its label or its number."""
+        if self.wavelength is not None:
+            return f"{self.wavelength[index]:g} nm"
+        return f"band {self.labels[index] if self.labels is not None else index}"
+
 
 def is_wavelength_name(name: Hashable) -> bool:
     """Tell whether `name` spells wavelength, in any case, with a prefix, a unit or a known slip."""

@@ -5,7 +5,7 @@ The kernel travels as a 0-d object array, so that a graph holds it once; all out
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -22,8 +22,8 @@ from ..gllim import level_with_noise
 from ..gllim.core import one_blas_thread
 from ..gllim.em import available_cpus
 from ..gllim.model import GLLiMParameters
-from ..gllim.posterior import BLOCK_ROWS, ForwardTerms, SideInformation, estimates
-from ..gllim.transforms import Transforms
+from ..gllim.posterior import BLOCK_ROWS, Estimate, ForwardTerms, Rows, SideInformation, estimates
+from ..gllim.transforms import UNCHANGED, SpectraTransform, Transforms
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less, refuse_negative
 from .labels import pixel_coordinates
 from .outputs import BAND, COVARIANCE, DOMAIN, MapVariable
@@ -41,7 +41,8 @@ class Predictor:
     ``transforms`` lead from physical parameters to those of ``members``; spectra with fewer valid bands than
     ``least_bands`` are no data; ``recalibration`` says which levels to ask for instead;
     ``held_out`` spectra (m, D) tell how far out spectra with noise are; ``member_weights`` (M,) are those of the
-    members' posteriors, where they are neither equal nor by evidence.
+    members' posteriors, where they are neither equal nor by evidence. ``members`` and ``held_out`` are of spectra under
+    ``spectra_transform``.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -52,6 +53,7 @@ class Predictor:
     recalibration: Recalibration | None = None
     held_out: np.ndarray | None = None
     member_weights: np.ndarray | None = None
+    spectra_transform: SpectraTransform = UNCHANGED
 
     def __dask_tokenize__(self) -> Any:
         # tokens of arrays depend on their memory order
@@ -61,7 +63,7 @@ class Predictor:
         correction = None if self.recalibration is None else self.recalibration.to_arrays()
         rest = (kinds, repr(self.transforms), domain, self.by_evidence, self.least_bands, correction, self.held_out)
         weighted = () if self.member_weights is None else (self.member_weights,)
-        return normalize_token((type(self).__name__, arrays, rest, *weighted))
+        return normalize_token((type(self).__name__, arrays, rest, *weighted, self.spectra_transform.kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +90,8 @@ class BlockInverter:
 
     @cached_property
     def terms(self) -> list[ForwardTerms]:
-        """The members prepared for complete spectra, once a process."""
-        variance = self.conditions.variance
+        """The members prepared for complete spectra, once a process; under a transform noise is each spectrum's own."""
+        variance = self.conditions.variance if self.predictor.spectra_transform.kind is None else None
         members = self.predictor.members
         return [ForwardTerms.of(m if variance is None else m.with_noise(variance)) for m in members]
 
@@ -105,6 +107,7 @@ class BlockInverter:
         return Trained(
             *(self.terms, predictor.transforms, predictor.domain, levels, COVARIANCE in self._needs),
             predictor.recalibration,
+            predictor.spectra_transform,
         )
 
     @property
@@ -136,8 +139,8 @@ class BlockInverter:
             base, spectra = float(predictor.domain.log_tail), np.asarray(predictor.held_out, dtype=np.float64)
             self._levels[key] = base
             if noise.any():
-                weights = predictor.member_weights
-                self._levels[key] = level_with_noise(predictor.members, spectra, base, noise, weights)
+                of = predictor.member_weights, predictor.spectra_transform
+                self._levels[key] = level_with_noise(predictor.members, spectra, base, noise, *of)
         return self._levels[key]
 
     def core_sizes(self, variable: MapVariable) -> tuple[int, ...]:
@@ -160,23 +163,68 @@ class BlockInverter:
 
     def fill_rows(self, block: np.ndarray, extras: Sequence[np.ndarray], empty: tuple[np.ndarray, ...]) -> None:
         """Fill the :meth:`empty` outputs of a block in place."""
-        predictor, (spectra, known, given) = self.predictor, self.read_block(block, extras)
+        spectra, known, given = self.read_block(block, extras)
         n = len(spectra)
         results = [array.reshape((n, *array.shape[block.ndim - 1 :])) for array in empty]
         log_tail = self._log_tail(given.added) if DOMAIN in self._needs else np.nan
         pixels = Pixels(spectra, log_tail, known, self._interval(extras, n), self._truth(extras, n))
         with one_blas_thread():
-            for part in estimates(self.terms, spectra, given, predictor.by_evidence, weights=predictor.member_weights):
-                reading = Reading(part, self._trained, pixels.of(part.rows))
+            for rows, part in self.estimates(spectra, given):
+                reading = Reading(part, self._trained, pixels.of(rows))
                 for variable, result in zip(self.outputs, results, strict=True):
-                    result[part.rows] = variable.compute(reading)
+                    result[rows] = variable.compute(reading)
+
+    def estimates(
+        self, spectra: np.ndarray, given: SideInformation, every_component: bool = False
+    ) -> Iterator[tuple[Rows, Estimate]]:
+        """Estimates of spectra (n, D), and their rows; of what is given, noise is in the units of the spectra."""
+        transform, shared = self.predictor.spectra_transform, self.conditions.variance
+        if transform.kind is None or (given.added is None and shared is None):
+            yield from self._estimates(self.terms, transform.forward(spectra), given, every_component)
+            return
+        slope, made = transform.slope(spectra), transform.forward(spectra)
+        if given.added is None and shared is not None and shared.ndim == 2:
+            yield from self._each(made, slope, given, every_component)
+            return
+        noise = np.asarray(shared) if given.added is None else given.added
+        with np.errstate(invalid="ignore"):
+            added = np.where(noise > 0.0, noise * slope**2, 0.0)
+        known_badly = ~np.isfinite(added)
+        given = replace(given, added=np.where(known_badly, 0.0, added))
+        yield from self._estimates(self.terms, np.where(known_badly, np.nan, made), given, every_component)
+
+    def _estimates(
+        self, terms: Sequence[ForwardTerms], made: np.ndarray, given: SideInformation, every_component: bool
+    ) -> Iterator[tuple[Rows, Estimate]]:
+        """Estimates of spectra in the units of the members, and their rows."""
+        predictor = self.predictor
+        weighed = predictor.by_evidence, every_component, predictor.member_weights
+        for part in estimates(terms, made, given, *weighed):
+            yield part.rows, part
+
+    def _each(
+        self, made: np.ndarray, slope: np.ndarray, given: SideInformation, every_component: bool
+    ) -> Iterator[tuple[Rows, Estimate]]:
+        """Estimates one by one of spectra under a transform, to each of which a covariance means another noise."""
+        covariance = self.conditions.variance
+        assert covariance is not None
+        made = np.where(np.isfinite(slope), made, np.nan)
+        slope = np.where(np.isfinite(slope), slope, 0.0)
+        for i in range(len(made)):
+            own = slice(i, i + 1)
+            known = None if given.known is None else given.known[own]
+            noise = slope[i, :, None] * covariance * slope[i]
+            terms = [ForwardTerms.of(member.with_noise(noise)) for member in self.predictor.members]
+            alone = SideInformation(None, known, given.least_bands)
+            for _, part in self._estimates(terms, made[own], alone, every_component):
+                yield own, part
 
     def read_block(
         self, block: np.ndarray, extras: Sequence[np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray | None, SideInformation]:
-        """Spectra (n, D), known parameters (n, L_t) in physical units, and all that is given in those of the model.
+        """Spectra (n, D), known parameters (n, L_t) in physical units, and what is given in those of :meth:`estimates`.
 
-        Bands of NaN noise are missing from the spectra.
+        Bands of NaN noise, and those without a transform, are missing from the spectra.
         """
         conditions, transforms = self.conditions, self.predictor.transforms
         spectra = self.spectra(block)
@@ -207,6 +255,9 @@ class BlockInverter:
             for i in map(int, np.flatnonzero(~np.isnan(known).all(axis=0))):
                 there = ~np.isnan(known[:, i])
                 z[there, transforms.column(i)] = transforms.known_forward(i, known[there, i])
+        of_spectra = self.predictor.spectra_transform
+        if of_spectra.kind is not None:
+            spectra = np.where(np.isnan(of_spectra.forward(spectra)), np.nan, spectra)
         return spectra, known, SideInformation(added, z, self.predictor.least_bands)
 
     def _truth(self, extras: Sequence[np.ndarray], n: int) -> np.ndarray | None:

@@ -12,8 +12,8 @@ import xarray as xr
 
 from ..gllim.mixtures import Mixture, merged
 from ..gllim.model import GLLiMParameters
-from ..gllim.posterior import estimates, inverse_regression, member_shares
-from ..gllim.transforms import Transforms
+from ..gllim.posterior import inverse_regression, member_shares
+from ..gllim.transforms import UNCHANGED, SpectraTransform, Transforms
 from .engine import BlockInverter
 from .given import record_conditions
 from .labels import Labels, listed, meant, no_labelled, pixel_coordinates
@@ -80,8 +80,10 @@ def _attrs(variable: MapVariable, declared: Sequence[MapVariable], labels: Label
 def inversion_attrs(model_id: str, kernel: BlockInverter) -> dict[str, str]:
     """Attributes of maps: ``model_id``, and as JSON ``conditions``, bands used and what was given beside spectra."""
     predictor = kernel.predictor
-    record = {"bands": predictor.members[0].n_bands, "min_valid_bands": predictor.least_bands}
+    record: dict[str, Any] = {"bands": predictor.members[0].n_bands, "min_valid_bands": predictor.least_bands}
     record |= record_conditions(kernel.conditions, predictor.transforms.names)
+    if predictor.spectra_transform.kind is not None:
+        record["spectra_transform"] = predictor.spectra_transform.kind
     return {"model_id": model_id, "conditions": json.dumps(record)}
 
 
@@ -122,8 +124,8 @@ def label_posterior(kernel: BlockInverter, request: Request, n_components: int |
         "covariance": np.full((n, n_k, n_t, n_t), np.nan),
         "log_evidence": np.full(n, np.nan),
     }
-    for part in estimates(kernel.terms, rows, given, predictor.by_evidence, True, predictor.member_weights):
-        block, mixture = np.arange(n)[part.rows], part.components()
+    for where, part in kernel.estimates(rows, given, every_component=True):
+        block, mixture = np.arange(n)[where], part.components()
         unknown = np.array([i for i in range(n_t) if i not in part.known], dtype=np.intp)
         size = len(unknown)
         mixture = Mixture(mixture.weights, mixture.means[:, :, :size], mixture.covariances[:, :, :size, :size])
@@ -137,7 +139,7 @@ def label_posterior(kernel: BlockInverter, request: Request, n_components: int |
         for i in part.known:
             assert given.known is not None
             made["mean"][block, :, i] = given.known[block, i, None]
-        made["log_evidence"][block] = part.log_evidence
+        made["log_evidence"][block] = part.log_evidence + predictor.spectra_transform.log_volume(rows[where])
     pixel_dims, pixel_shape = moved.dims[:-1], moved.shape[:-1]
     variables = {
         name: ((*pixel_dims, *CORE_DIMS[: a.ndim - 1]), a.reshape((*pixel_shape, *a.shape[1:])))
@@ -153,11 +155,12 @@ def expected_spectra(
     parameters: xr.Dataset,
     latent: xr.DataArray | None,
     weights: np.ndarray | None = None,
+    spectra_transform: SpectraTransform = UNCHANGED,
 ) -> tuple[np.ndarray, xr.DataArray]:
     """Spectra (..., D) expected for parameters, and an array that has their pixel dimensions and coordinates.
 
     NaN where a parameter or latent is. Of a committee the average of the members' by ``weights`` (M,); latents belong
-    to a member alone.
+    to a member alone. Under ``spectra_transform`` they are the spectra whose transform is expected.
 
     Raises
     ------
@@ -191,8 +194,8 @@ def expected_spectra(
     there, n_t = ~np.isnan(values).any(axis=1), len(names)
     z, w = transforms.forward(values[there, :n_t]), None if latent is None else values[there, n_t:]
     spectra = np.full((len(values), theta.n_bands), np.nan)
-    shares = member_shares(len(members), weights)
-    spectra[there] = np.tensordot(shares, [inverse_regression(member, z, w) for member in members], axes=1)
+    made = [spectra_transform.inverse(inverse_regression(member, z, w)) for member in members]
+    spectra[there] = np.tensordot(member_shares(len(members), weights), made, axes=1)
     beside = parameters[list(names)].coords
     like = full[0].assign_coords({name: c for name, c in beside.items() if set(c.dims) <= set(full[0].dims)})
     return spectra.reshape((*like.shape, -1)), like

@@ -38,7 +38,14 @@ from ..gllim.posterior import (
     residual_rows,
     rms_rows,
 )
-from ..gllim.transforms import Transforms, physical_mean_and_std, physical_moments, physical_quantiles
+from ..gllim.transforms import (
+    UNCHANGED,
+    SpectraTransform,
+    Transforms,
+    physical_mean_and_std,
+    physical_moments,
+    physical_quantiles,
+)
 from .recalibration import Recalibration
 
 Kept = TypeVar("Kept")
@@ -105,6 +112,7 @@ class Trained:
     domain : where spectra are like those of training.
     levels : of the quantiles wanted, rising, by parameter. covariance : whether it is wanted.
     recalibration : which levels to ask for instead, or None.
+    spectra_transform : from the spectra of pixels to those of the members.
     """
 
     terms: Sequence[ForwardTerms]
@@ -113,6 +121,7 @@ class Trained:
     levels: Mapping[int, Sequence[float]]
     covariance: bool = False
     recalibration: Recalibration | None = None
+    spectra_transform: SpectraTransform = UNCHANGED
 
 
 class Reading:
@@ -163,7 +172,7 @@ class Reading:
     @cached_property
     def log_evidence(self) -> Array:
         """(n,)."""
-        evidence = self.estimate.log_evidence
+        evidence = self.estimate.log_evidence + self.trained.spectra_transform.log_volume(self.spectra)
         if self.interval is None:
             return evidence
         before = self.estimate.prior(self.terms, self.known[:, self.estimate.known], len(evidence))
@@ -372,7 +381,7 @@ class Reading:
         x = np.zeros((len(self.spectra), self.terms[0].theta.A.shape[2]))
         for i in self._known_parameters:
             x[:, self.transforms.column(i)] = self.transforms.known_forward(i, self.known[:, i])
-        fitted = self.estimate.fitted(self.terms, x)
+        fitted = self.trained.spectra_transform.inverse(self.estimate.fitted(self.terms, x))
         residual_rows(np.asarray(self.spectra, dtype=np.float64), fitted)
         return fitted
 

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from itertools import pairwise
 from operator import add, call
 from typing import Any
@@ -36,7 +36,7 @@ from ..gllim.em import (
     sum_blocks,
 )
 from ..gllim.model import Scaling
-from ..gllim.transforms import Transforms
+from ..gllim.transforms import SpectraTransform, Transforms
 from .bands import as_text, describe_bands, find_band_dim
 from .labels import (
     Labels,
@@ -69,16 +69,76 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 class TrainingSet(Labels):
     """What training needs of a labelled Dataset.
 
-    ``low`` and ``high`` (L_t,) are the ranges of the parameters; the source holds ``transforms`` of them.
-    ``n_responsibilities`` is K where responsibilities came along, ``history`` is that of the Dataset and its spectra.
+    Attributes
+    ----------
+    plain : the samples as they were read, in the user's units. values : their parameters (n, L_t), in memory.
+    transforms, spectra_transform : what ``source`` holds of them.
+    low, high : ranges (L_t,) of the parameters.
+    n_responsibilities : K where responsibilities came along. history : that of the Dataset and its spectra.
     """
 
-    source: ChunkSource
+    plain: ChunkSource
+    values: np.ndarray
     n_responsibilities: int | None
     transforms: Transforms
+    spectra_transform: SpectraTransform
     low: np.ndarray
     high: np.ndarray
     history: str
+
+    @cached_property
+    def source(self) -> ChunkSource:
+        """The samples as EM takes them, transformed: made once in memory, at each reading of dask's blocks."""
+        if self.transforms.is_identity and self.spectra_transform.kind is None:
+            return self.plain
+        return self.plain.map(partial(_represented, self.transforms, self.spectra_transform))
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether dask holds the samples."""
+        return isinstance(self.plain, DaskChunks)
+
+    def where(self, mask: Mask) -> TrainingSet:
+        """The samples for which a function of a chunk in the user's units is True, under the same transforms."""
+        return replace(self, plain=self.plain.where(mask))
+
+    def under(
+        self, transforms: Mapping[Any, Any] | None, spectra_transform: str | None = None, missing: str = "raise"
+    ) -> TrainingSet:
+        """The samples under other transforms of the parameters and the spectra; nothing is read again.
+
+        Raises
+        ------
+        ValueError : parameters out of the bounds of a transform, or spectra that hold values without a transform where
+            ``missing`` is "raise"; else samples with such values are left out.
+        """
+        settled = Transforms.of(transforms, self.parameters)
+        if not settled.is_identity:
+            settled = settled.settle(settled.tally(self.values))
+        of_spectra = SpectraTransform(spectra_transform)
+        made = replace(self, transforms=settled, spectra_transform=of_spectra)
+        return made if of_spectra.kind is None else made._representable(missing)
+
+    def _representable(self, missing: str) -> TrainingSet:
+        """The samples whose spectra have a transform in all bands; ValueError where ``missing`` says so."""
+        rows, *counts = self.plain.sum(partial(_without, self.spectra_transform)).tolist()
+        if not rows:
+            return self
+        worst = sorted(np.flatnonzero(counts), key=lambda i: -counts[i])
+        places = ", ".join(f"{counts[i]} at {self.bands.name(int(i))}" for i in worst[:3])
+        more = f" and in {len(worst) - 3} more bands" if len(worst) > 3 else ""
+        kind, bounds = self.spectra_transform.kind, {"log": "of zero or below", "sqrt": "below zero"}
+        lacking = f"{rows} training samples hold values {bounds[kind or '']} ({places}{more}), which have no {kind}"
+        if missing == "raise":
+            raise ValueError(
+                f"{lacking}: leave these bands out, choose another spectra_transform or less noise=, or pass "
+                "missing='drop' to leave the samples out"
+            )
+        logger.warning("%s; they are left out", lacking)
+        return self.where(partial(_with, self.spectra_transform))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +168,15 @@ def read_training(
     choice: TrainingChoice = DEFAULT_CHOICE,
     transforms: Mapping[Any, Any] | None = None,
     responsibilities: Any = None,
+    spectra_transform: str | None = None,
 ) -> TrainingSet:
     """Find spectra and parameters in a Dataset, check them, and line them up by sample.
 
     Raises
     ------
     TypeError : ``training`` is not a Dataset.
-    ValueError : variables that are absent, not numbers, of other dimensions, or of the name of an output; NaN where
-        ``missing`` is "raise".
+    ValueError : variables that are absent, not numbers, of other dimensions, or of the name of an output; NaN, or
+        values that have no transform, where ``missing`` is "raise".
     """
     if not isinstance(training, xr.Dataset):
         raise no_labelled("training", "Dataset of spectra and parameters", training)
@@ -136,24 +197,26 @@ def read_training(
     finite = np.isfinite(values)
     low = np.where(finite, values, np.inf).min(axis=0, initial=np.inf)
     high = np.where(finite, values, -np.inf).max(axis=0, initial=-np.inf)
-    settled, values = _transformed(Transforms.of(transforms, names), values)
     frequencies = check_weights(_weights(training, choice.weights, array, sizes), n_rows)
     given = check_responsibilities(responsibilities, n_rows)
     chunks = _chunks(samples, values, frequencies, given, choice.persist)
     units = array.attrs.get("units")
-    return TrainingSet(
-        source=_complete(chunks, settled.transformed_names, choice.missing),
+    plain = TrainingSet(
+        plain=_complete(chunks, names, choice.missing),
+        values=values[finite.all(axis=1)],
         bands=bands,
         spectra_name=array.name,
         spectra_units=None if units is None else as_text(units),
         parameters=names,
         attrs={name: _text_attrs(training[name].attrs) for name in names},
         n_responsibilities=None if given is None else given.shape[1],
-        transforms=settled,
+        transforms=Transforms.of(None, names),
+        spectra_transform=SpectraTransform(),
         low=low,
         high=high,
         history=earlier_history(training.attrs, array.attrs),
     )
+    return plain.under(transforms, spectra_transform, choice.missing)
 
 
 def _weights(
@@ -197,15 +260,20 @@ def _complete(source: ArrayChunks | DaskChunks, names: Sequence[str], missing: s
     return source.where(_finite)
 
 
-def _transformed(transforms: Transforms, values: np.ndarray) -> tuple[Transforms, np.ndarray]:
-    """Transforms that know the training values next to their bounds, and those (n, L_z) of the model, NaN rows too."""
-    if transforms.is_identity:
-        return transforms, values
-    whole = np.isfinite(values).all(axis=1)
-    settled = transforms.settle(transforms.tally(values[whole]))
-    z = np.full((len(values), transforms.n_transformed), np.nan)
-    z[whole] = settled.forward(values[whole])
-    return settled, z
+def _represented(transforms: Transforms, of_spectra: SpectraTransform, chunk: Chunk) -> Chunk:
+    """The chunk under transforms."""
+    return replace(chunk, spectra=of_spectra.forward(chunk.spectra), parameters=transforms.forward(chunk.parameters))
+
+
+def _with(of_spectra: SpectraTransform, chunk: Chunk) -> np.ndarray:
+    """Whether all values of a spectrum have a transform, (n,)."""
+    return np.asarray(np.isfinite(of_spectra.forward(chunk.spectra)).all(axis=1))
+
+
+def _without(of_spectra: SpectraTransform, chunk: Chunk) -> np.ndarray:
+    """How many samples hold a value without a transform, and how many values of each band have none, (1 + D,)."""
+    bare = ~np.isfinite(of_spectra.forward(chunk.spectra))
+    return np.array([bare.any(axis=1).sum(), *bare.sum(axis=0)])
 
 
 def parameter_names(
@@ -338,6 +406,11 @@ class DaskChunks(ChunkSource):
         chunks = [dask.delayed(Chunk.rows)(chunk, rows) for chunk, rows in zip(self.chunks, held, strict=True)]
         numbers = [numbers[chosen] for numbers, chosen in zip(self.numbers, masks, strict=True)]
         return DaskChunks(chunks, numbers, self.client)
+
+    def map(self, function: Callable[[Chunk], Chunk]) -> DaskChunks:
+        """Chunks that a function makes of these, where they are and whenever they are asked for."""
+        (step,) = _hold([function], self.client)
+        return DaskChunks([dask.delayed(call)(step, chunk) for chunk in self.chunks], self.numbers, self.client)
 
     def persist(self) -> DaskChunks:
         """The same chunks, loaded and held by dask's workers."""

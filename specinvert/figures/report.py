@@ -324,6 +324,7 @@ def _model_facts(model: Model) -> Facts:
     weights = np.concatenate([share * member.pi for share, member in zip(model.shares, model.members, strict=True)])
     deviation = np.sqrt(noise_variance(model, weights))
     constraints = theta.constraints
+    of_transform = f" of the {model.spectra_transform.kind}" if model.spectra_transform.kind else ""
     tied = ", shared by all components" if constraints.tied_sigma else " in each component"
     removed = f" ({model.n_removed} removed)" if model.n_removed else ""
     members = f", a committee of {model.committee}" if len(model.members) > 1 else ""
@@ -333,7 +334,7 @@ def _model_facts(model: Model) -> Facts:
         ("Components", f"{theta.n_components}{removed}{members}"),
         ("Latent dimensions", _latent(model)),
         ("Noise model", f"{constraints.kind.text}{tied}"),
-        ("Noise (std)", f"{_spread(deviation)}{f' {units}' if units else ''}"),
+        ("Noise (std)", f"{_spread(deviation)}{of_transform or (f' {units}' if units else '')}"),
         ("Training", f"{model.n_samples:,} samples{_added_noise(model, units)}"),
         ("Iterations", f"{len(model.log_likelihoods)}, {'converged' if model.converged else 'not converged'}"),
         ("BIC", f"{model.bics[theta.n_latent]:,.0f}"),

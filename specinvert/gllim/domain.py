@@ -19,6 +19,7 @@ from .core import Array, hold_out, one_blas_thread
 from .em import Chunk, ChunkSource, DataMoments, Fixed, Settings, Stopping, problem_of, run_em
 from .model import GLLiMParameters
 from .posterior import ForwardTerms, log_tail, member_shares, posterior_blocks
+from .transforms import UNCHANGED, SpectraTransform
 
 LEVEL = 0.01
 """Share of spectra like the training set that are out of the domain by definition."""
@@ -79,13 +80,23 @@ def held_out_tails(
 
 
 def level_with_noise(
-    thetas: Sequence[GLLiMParameters], spectra: Array, log_level: float, noise: Array, weights: Array | None = None
+    thetas: Sequence[GLLiMParameters],
+    spectra: Array,
+    log_level: float,
+    noise: Array,
+    weights: Array | None = None,
+    transform: SpectraTransform = UNCHANGED,
 ) -> float:
     """The level of spectra with noise beyond training's, of variance (), variances (D,) or covariance (D, D).
 
     A misfit counts for less under more noise: the level is that of held-out ``spectra`` with a draw of the noise, and
-    as much lower, in proportion of logarithms, as theirs without noise is lower for fits that have not seen them.
+    as much lower, in proportion of logarithms, as theirs without noise is lower for fits that have not seen them. Where
+    ``spectra`` and ``thetas`` are under a transform, noise is not, and taken for what it is at the median spectrum.
     """
+    if transform.kind is not None:
+        slope = transform.slope(np.median(transform.inverse(spectra), axis=0)[None])[0]
+        slope = np.where(np.isfinite(slope), slope, 0.0)
+        noise = slope[:, None] * noise * slope if noise.ndim == 2 else noise * slope**2
     rng = np.random.default_rng(0)
     z = rng.standard_normal(spectra.shape)
     if noise.ndim == 2:

@@ -203,7 +203,7 @@ def explain(inversion: Inversion, spectrum: xr.DataArray | xr.Dataset) -> Explan
     if not seen.any():
         return Explanation(observed, outputs)
     posterior = inversion.posterior(request.cube)
-    deviation = np.sqrt(noise_variance(model, posterior["weight"].values, conditions.variance))
+    deviation = np.sqrt(noise_variance(model, posterior["weight"].values, conditions.variance, observed))
     densities = marginals(model, posterior, outputs)
     return Explanation(np.where(seen, observed, np.nan), outputs, residual, deviation, densities)
 
@@ -234,8 +234,12 @@ def marginals(model: Model, posterior: xr.Dataset | None, outputs: xr.Dataset) -
     return made
 
 
-def noise_variance(model: Model, weights: Array, added: Array | None = None) -> Array:
-    """Variances (D,) of the noise: Sigma of the components by their weights, and what the user adds."""
+def noise_variance(model: Model, weights: Array, added: Array | None = None, spectrum: Array | None = None) -> Array:
+    """Variances (D,) of the noise: Sigma of the components by their weights, and what the user adds.
+
+    Under a transform of spectra they are those of the transform, and to first order of a ``spectrum`` (D,) where it is
+    given.
+    """
     each = iter(weights)
     total: Array = np.zeros(model.theta.n_bands)
     for theta in model.members:
@@ -244,6 +248,8 @@ def noise_variance(model: Model, weights: Array, added: Array | None = None) -> 
             if weight > _LABELLED_WEIGHT:
                 dense = theta.structure.dense(theta.Sigma[k : k + 1], theta.n_bands)[0]
                 total += weight * np.diagonal(dense)
+    if spectrum is not None:
+        total = total / model.spectra_transform.slope(spectrum) ** 2
     if added is not None:
         total += np.diagonal(added) if added.ndim == 2 else added
     return total

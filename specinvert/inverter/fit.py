@@ -12,7 +12,7 @@ import dask
 import numpy as np
 import xarray as xr
 
-from ..cubes import DaskChunks, TrainingChoice, TrainingSet, read_training, resample
+from ..cubes import TrainingChoice, TrainingSet, read_training, resample
 from ..gllim import held_out_rows, held_out_tails
 from ..gllim.em import (
     Chunk,
@@ -72,8 +72,12 @@ class TrainingOptions(TrainingChoice):
     sensor: Any = None
     responsibilities: Any = None
 
-    def read(self, training: xr.Dataset, transforms: Any, random_state: Any) -> tuple[TrainingSet, np.ndarray | None]:
-        """The samples, and the standard deviation of the noise added to them; None without, or where it is not white.
+    def read(
+        self, training: xr.Dataset, settings: InverterSettings, random_state: Any
+    ) -> tuple[TrainingSet, np.ndarray | None]:
+        """The samples under the transforms of ``settings``, and the standard deviation of the noise added to them.
+
+        That is None without noise, or where it is not white.
 
         Raises
         ------
@@ -85,7 +89,8 @@ class TrainingOptions(TrainingChoice):
             training = resample(training, self.sensor, good_only=True, rechunk=self.rechunk, **labels)
         if self.noise is not None:
             training, added = add_noise(training, self.noise, random_state, **labels)
-        return read_training(training, self, transforms, self.responsibilities), added
+        transforms = settings.transforms, self.responsibilities, settings.spectra_transform
+        return read_training(training, self, *transforms), added
 
 
 KEPT = 500
@@ -117,6 +122,7 @@ def fit_model(
     return Model(
         members=thetas,
         transforms=data.transforms,
+        spectra_transform=data.spectra_transform,
         bands=data.bands,
         spectra_name=str(data.spectra_name),
         spectra_units=data.spectra_units,
@@ -166,7 +172,7 @@ def fit_members(
         )
 
     def run(fits: Sequence[Callable[[], Training]]) -> list[Training]:
-        if isinstance(data.source, DaskChunks):
+        if data.is_lazy:
             return [fit() for fit in fits]
         return list(dask.compute(*[dask.delayed(fit, pure=False)() for fit in fits], scheduler="threads"))
 
@@ -194,12 +200,14 @@ def validate(
 ) -> Validation:
     """Fit members to the rows for which ``rest`` is True, and score them on those for which ``held`` is.
 
+    Both are of rows in the user's units, the same under any transforms.
+
     At most ``MOST_HELD_OUT`` rows are scored. Raises ValueError where none is held out, or too few are left for a fit.
     """
-    scored = data.source.where(held).sample(MOST_HELD_OUT)
+    scored = data.where(held).source.sample(MOST_HELD_OUT)
     if not len(scored):
         raise ValueError("the training set is too small to hold out a part of it")
-    fits = fit_members(replace(data, source=data.source.where(rest)), members, progress, quiet=True)
+    fits = fit_members(data.where(rest), members, progress, quiet=True)
     spectra = np.asarray(scored.spectra, dtype=np.float64)
     densities = [log_parameter_density(one.fit.parameters, spectra, scored.parameters) for one in fits]
     return Validation(fits, scored, np.stack(densities, axis=1))
@@ -250,14 +258,7 @@ def add_noise(
 
 def column_names(data: TrainingSet) -> ColumnNames:
     """How messages name a band, by its wavelength, its label or its number, and a parameter."""
-    wavelength, labels = data.bands.wavelength, data.bands.labels
-
-    def band(i: int) -> str:
-        if wavelength is not None:
-            return f"{wavelength[i]:g} nm"
-        return f"band {labels[i] if labels is not None else i}"
-
-    return ColumnNames(band, lambda i: repr(data.transforms.transformed_names[i]))
+    return ColumnNames(data.bands.name, lambda i: repr(data.transforms.transformed_names[i]))
 
 
 def _of_member(progress: FitProgress | None, count: int, words: str = "") -> MemberProgress | None:

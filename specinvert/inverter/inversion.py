@@ -171,6 +171,7 @@ class Inversion:
             model.recalibration,
             model.held_out,
             None if self.by_evidence else model.member_weights,
+            model.spectra_transform,
         )
         return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
 
@@ -201,7 +202,9 @@ def simulate(model: Model, parameters: xr.Dataset, latent: xr.DataArray | None =
 
     A coordinate that has the name of the spectra or of their bands gives way.
     """
-    spectra, like = expected_spectra(model.members, model.transforms, parameters, latent, model.member_weights)
+    spectra, like = expected_spectra(
+        model.members, model.transforms, parameters, latent, model.member_weights, model.spectra_transform
+    )
     dim, coords = model.band_coordinates()
     own = [dim, *coords, model.spectra_name]
     require_free_names(like, "", own)

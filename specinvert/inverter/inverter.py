@@ -126,7 +126,7 @@ class GLLiMInverter(InverterSettings):
         options = TrainingOptions(
             *(spectra, parameters, band_dim, weights, missing, rechunk, persist, noise, sensor, responsibilities)
         )
-        data, added = options.read(training, self.transforms, self.random_state)
+        data, added = options.read(training, self, self.random_state)
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
         weights = None

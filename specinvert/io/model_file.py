@@ -19,7 +19,7 @@ import xarray as xr
 
 from ..cubes import Bands, Recalibration
 from ..gllim.model import Constraints, GLLiMParameters
-from ..gllim.transforms import Transforms
+from ..gllim.transforms import SpectraTransform, Transforms
 from ..model import Model
 from .atomic import atomic_path
 
@@ -89,6 +89,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     }
     if model.member_weights is not None:
         description["member_weights"] = model.member_weights.tolist()
+    if model.spectra_transform.kind is not None:  # earlier versions read models without
+        description["spectra_transform"] = model.spectra_transform.kind
     dataset = xr.Dataset(
         variables,
         attrs={
@@ -179,6 +181,7 @@ def _model(data: xr.Dataset) -> Model:
     return Model(
         members=members,
         transforms=Transforms.from_attrs(described.pop("transforms")),
+        spectra_transform=SpectraTransform(described.pop("spectra_transform", None)),
         log_tail=np.nan if log_tail is None else log_tail,
         bands=Bands(
             dim=bands["dim"],

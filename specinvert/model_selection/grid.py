@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from time import perf_counter
 
@@ -71,8 +71,8 @@ class GridJob:
         """Hold out a share of the samples, or none."""
         if share is None:
             return cls(data, None)
-        rest, held = (data.source.where(partial(_chosen, share=share, held=wanted)) for wanted in (False, True))
-        return cls(replace(data, source=rest), held)
+        rest, held = (data.where(partial(_chosen, share=share, held=wanted)) for wanted in (False, True))
+        return cls(rest, held.source)
 
     def check(self, settings: Sequence[Settings]) -> tuple[int, int]:
         """Raise ValueError where a fit makes no sense; else the numbers of samples fitted and held out."""

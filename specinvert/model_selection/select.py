@@ -16,7 +16,7 @@ from dask.callbacks import Callback
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..cubes import DaskChunks, active_client, large_graphs
+from ..cubes import active_client, large_graphs
 from ..gllim.core import fingerprint
 from ..gllim.em import Settings, moments_of
 from ..gllim.model import GLLiMParameters
@@ -156,7 +156,7 @@ def select_model(
     inverters = {pair: GLLiMInverter(*pair, random_state=seed, **settings) for pair in pairs}
 
     options = TrainingOptions(spectra, parameters, band_dim, weights, missing, rechunk, noise=noise, sensor=sensor)
-    data, _ = options.read(training, inverters[pairs[0]].transforms, seed)
+    data, _ = options.read(training, inverters[pairs[0]], seed)
     job = GridJob.of(data, held_out)
     cells = [(f"K = {k}, L_w = {w}", read_settings(inverters[k, w])) for k, w in pairs]
     n_samples, n_held_out = job.check([own for _, own in cells])
@@ -227,7 +227,7 @@ def _fit_all(
             progress(cells[number][0], len(done), len(cells))
 
     left = [number for number in range(len(cells)) if number not in done]
-    if isinstance(job.data.source, DaskChunks):
+    if job.data.is_lazy:
         for number in left:
             take(number, _fit(job, cells[number][1]))
     elif left:

@@ -83,6 +83,10 @@ class ChunkSource(ABC):
     def where(self, mask: Mask) -> ChunkSource:
         """The rows for which a function of a chunk is True."""
 
+    @abstractmethod
+    def map(self, function: Callable[[Chunk], Chunk]) -> ChunkSource:
+        """The rows as a function of a chunk, row by row, makes them: now in memory, else each time they are read."""
+
 
 def block_rows(row_numbers: int) -> int:
     """Rows of a block whose largest temporary holds ``row_numbers`` float64 numbers a row."""
@@ -124,6 +128,10 @@ class ArrayChunks(ChunkSource):
     def where(self, mask: Mask) -> ArrayChunks:
         """Chunks of the rows for which a function of a chunk is True."""
         return ArrayChunks([chunk.rows(mask(chunk)) for chunk in self.chunks])
+
+    def map(self, function: Callable[[Chunk], Chunk]) -> ArrayChunks:
+        """Chunks that a function makes of these."""
+        return ArrayChunks([function(chunk) for chunk in self.chunks])
 
     def sample(self, n_rows: int) -> Chunk:
         """At most ``n_rows`` evenly spaced rows."""

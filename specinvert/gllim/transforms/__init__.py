@@ -1,9 +1,12 @@
-"""Bounded and skewed parameters: transforms, and what is expected under them."""
+"""Transforms of bounded and skewed parameters, what is expected under them, and transforms of spectra."""
 
 from .physical import physical_mean_and_std, physical_moments, physical_quantiles
+from .specification import UNCHANGED, SpectraTransform
 from .transforms import Transforms
 
 __all__ = [
+    "UNCHANGED",
+    "SpectraTransform",
     "Transforms",
     "physical_mean_and_std",
     "physical_moments",

@@ -1,4 +1,4 @@
-"""The transforms one by one: what the user may write for a parameter, and the functions that it stands for."""
+"""The transforms one by one: what the user may write for a parameter or for all spectra, and the functions meant."""
 
 from __future__ import annotations
 
@@ -114,6 +114,51 @@ class Entry:
         bounds = {"lower": self.lower, "upper": self.upper} if self.kind == "logit" else {}
         parameters = [names[column] for column in self.columns]
         return {"kind": self.kind, "parameters": parameters, **bounds, "insets": [list(pair) for pair in self.insets]}
+
+
+@dataclass(frozen=True)
+class SpectraTransform:
+    """One function of the values of all bands, ``kind`` "log" or "sqrt", or None for none; the model is of its results.
+
+    Values without a result, zero and below under "log", below zero under "sqrt", count as missing.
+    """
+
+    kind: str | None = None
+
+    def forward(self, spectra: Array) -> Array:
+        """The model's spectra of those in the user's units, in their precision, NaN where there is no result."""
+        if self.kind is None:
+            return spectra
+        with np.errstate(invalid="ignore", divide="ignore"):
+            made = np.log(spectra) if self.kind == "log" else np.sqrt(spectra)
+        return np.where(np.isinf(made), np.nan, made)
+
+    def inverse(self, made: Array) -> Array:
+        """Spectra in the user's units."""
+        if self.kind is None:
+            return made
+        with np.errstate(over="ignore"):
+            return np.exp(made) if self.kind == "log" else np.maximum(made, 0.0) ** 2
+
+    def slope(self, spectra: Array) -> Array:
+        """Derivative of the function at spectra in the user's units, NaN where it has no result.
+
+        By it noise goes to the model's units, to first order; it is infinite for the square root of zero.
+        """
+        spectra = np.where(np.isnan(self.forward(spectra)), np.nan, spectra).astype(np.float64)
+        if self.kind is None:
+            return np.ones_like(spectra)
+        with np.errstate(divide="ignore"):
+            return 1.0 / spectra if self.kind == "log" else 0.5 / np.sqrt(spectra)
+
+    def log_volume(self, spectra: Array) -> Array:
+        """Logs of the slopes, summed over the bands with a result, (n,) of (n, D): what log-densities gain by it."""
+        if self.kind is None:
+            return np.zeros(len(spectra))
+        return np.asarray(np.nansum(np.log(self.slope(spectra)), axis=1))
+
+
+UNCHANGED = SpectraTransform()
 
 
 def entry_from_attrs(attrs: Mapping[str, Any]) -> tuple[Any, Any, tuple[tuple[float, float], ...]]:
