@@ -121,8 +121,8 @@ def recalibrate(model: Path, held_out: Path, output: Path, minimum: int, **optio
     """Correct the quantiles and central intervals of MODEL on HELD_OUT, spectra and parameters that it never saw.
 
     HELD_OUT needs the noise of training: without it, intervals become too narrow. The corrected model is a file of its
-    own. Means, standard deviations and shortest intervals stay as they are. The coverage before and after is of
-    HELD_OUT itself: evaluate on a third set to see what the correction is worth.
+    own. Means, standard deviations and shortest intervals stay as they are. What intervals hold after is told by
+    spectra of HELD_OUT left out in turn.
 
     \b
     specinvert recalibrate model.nc held_out.nc -o calibrated.nc
@@ -142,10 +142,11 @@ def recalibrate(model: Path, held_out: Path, output: Path, minimum: int, **optio
     made = recalibrated(inversion_of(inverter, **conditions), data, minimum)
     for finding in made.findings:
         Session.current().console.warn(f"{finding.title}. {finding.what} {finding.todo}")
-    before, after = (coverage(pit, [0.9])["coverage"] for pit in (made.before, made.after))
-    for name in made.model.names:
-        shares = " before, ".join(percent(float(share.sel(parameter=name)[0])) for share in (before, after))
-        click.echo(f"{name}: 90 % intervals hold {shares} after")
+    before, found = coverage(made.before, [0.9])["coverage"].values[:, 0], made.model.recalibration
+    assert found is not None
+    assert found.after is not None
+    for name, *shares in zip(made.model.names, before, found.after, strict=True):
+        click.echo(f"{name}: 90 % intervals hold {' before, '.join(map(percent, shares))} after")
     save_model(made.model, output)
     tell_written((output,))
 

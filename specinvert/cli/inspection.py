@@ -114,7 +114,7 @@ def describe_model(inverter: Any) -> str:
         f"  training    {model.n_samples} samples, {inverter.n_iter_} iterations, {state}",
         *(f"  history     {line}" for line in model.training.splitlines()),
         f"  BIC         {inverter.bic_:.6g}",
-        *(["  recalibrated, quantiles and central intervals"] if model.recalibration is not None else []),
+        *([f"  recalibrated {model.recalibration.described}"] if model.recalibration is not None else []),
         "  parameters",
     ]
     for i, (name, low, high) in enumerate(zip(model.names, model.low, model.high, strict=True)):

@@ -258,6 +258,7 @@ DECLARED = (
         attrs=flag_attrs,
     ),
     _score("pit", "{p}_pit", "posterior distribution function at the true {of}", lambda r, v: r.pit(v.index), "1"),
+    _score("score", "{p}_score", "standard normal score of the true {of}", lambda r, v: r.score(v.index), "1"),
     _score(
         *("crps", "{p}_crps", "continuous ranked probability score of {of}", lambda r, v: r.crps(v.index), OF_PARAMETER)
     ),

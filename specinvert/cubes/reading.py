@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from ..flags import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS
 from ..gllim.core import Array, row_hash
@@ -23,7 +24,9 @@ from ..gllim.mixtures import (
     highest_density,
     highest_mode,
     list_modes,
+    normal_score,
     quantile,
+    score_quantile,
     truncated,
     truncated_quantile,
     written_out,
@@ -272,10 +275,14 @@ class Reading:
 
     def _quantiles(self, i: int) -> Array:
         """(n, m) of its m levels."""
-        levels = self.trained.levels[i]
+        levels: Any = self.trained.levels[i]
+        found: Callable[[Array, Array, Array, Any], Array] = quantile
         if self.recalibration is not None:
-            asked = self.recalibration.raw_level(i, levels)
-            levels = np.clip(asked, np.finfo(float).tiny, 1.0 - np.finfo(float).eps).tolist()
+            if self.recalibration.raw_scores is not None and self.interval is None:
+                levels, found = self.recalibration.raw_score(i, levels), score_quantile
+            else:
+                asked = self.recalibration.raw_level(i, levels)
+                levels = np.clip(asked, np.finfo(float).tiny, 1.0 - np.finfo(float).eps)
         if i in self._known_parameters:
             return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
         if self.interval is not None and len(self.transforms.entry(i).columns) == 1:
@@ -283,9 +290,9 @@ class Reading:
             within = truncated_quantile(self.mixture, self._position, low, high, levels, of)
             return self.transforms.inverse_of(i, within)
         if self.transforms.is_identity:
-            return np.asarray(quantile(*self.mixture.marginal(self.unknown.index(i)), levels))
+            return np.asarray(found(*self.mixture.marginal(self.unknown.index(i)), levels))
         parts = self._physical_parts()
-        return np.concatenate([physical_quantiles(self.transforms, p, i, levels, quantile) for p in parts])
+        return np.concatenate([physical_quantiles(self.transforms, p, i, levels, found) for p in parts])
 
     def shortest(self, i: int, mass: float) -> tuple[Array, Array]:
         """Ends (n,) of the shortest interval of parameter i that holds so much of the posterior."""
@@ -299,6 +306,18 @@ class Reading:
     def pit(self, i: int) -> Array:
         """Distribution function at the truth, recalibrated where the model is; NaN where that is unknown, of known
         parameters and parts of compositions, and where a parameter is known by an interval."""
+        if self.recalibration is None:
+            return self._at_truth(i, cdf)
+        if self.recalibration.raw_scores is None:
+            return self.recalibration.level(i, self._at_truth(i, cdf))
+        return np.asarray(ndtr(self.score(i)))
+
+    def score(self, i: int) -> Array:
+        """Standard normal score of :meth:`pit`, which may be far out."""
+        scores = self._at_truth(i, normal_score)
+        return scores if self.recalibration is None else self.recalibration.score(i, scores)
+
+    def _at_truth(self, i: int, function: Callable[[Array, Array, Array, Array], Array]) -> Array:
         assert self.truth is not None
         values = np.full(len(self.spectra), np.nan)
         there = np.flatnonzero(np.isfinite(self.truth[:, i]))
@@ -307,9 +326,7 @@ class Reading:
             return values
         z = self.transforms.known_forward(i, self.truth[there, i])
         at = self.unknown.index(self.transforms.column(i))
-        values[there] = cdf(*self.mixture.select(there).marginal(at), z)
-        if self.recalibration is not None:
-            values = self.recalibration.level(i, values)
+        values[there] = function(*self.mixture.select(there).marginal(at), z)
         return values
 
     def crps(self, i: int) -> Array:

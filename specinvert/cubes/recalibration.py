@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
 
 from ..gllim.core import Array
 
@@ -27,19 +29,38 @@ Raw levels so stay distinct in double precision next to 1. Between the levels 0.
 0 or 1, 7 standard deviations of a Gaussian.
 """
 
+MANY = 2000
+"""Pairs from which the map is the whole empirical one."""
+FEW = 50
+"""Fewest pairs for a recalibration by cross-validation: the coverage of 90 % intervals errs by 4 %."""
+KNOTS: Array = ndtri([0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975])
+"""Standard normal scores (J,) where the map of few pairs is stored; it is odd about the middle one, or as found."""
+ASYMMETRY = 2.24
+"""Of sqrt(n) sup |F(z) + F(-z) - 1|, which symmetric scores exceed in one case of twenty (Butler, 1969)."""
+SATURATED = 8.0
+"""Score beyond which PIT values lose their digits."""
+FOLDS = 10
+"""Parts of the pairs that are left out in turn, to tell what a recalibration is worth."""
+SOURCES, METHODS = ("simulations", "measurements"), ("held-out", "cross-validation")
+
 
 @dataclass(frozen=True, eq=False)
 class Recalibration:
     """Levels to ask of a posterior so that its quantiles hold what they say (Kuleshov et al., 2018).
 
-    With G the CDF of PIT values on simulations that were not trained on, the quantile of level p is taken from the
-    posterior at the raw level G^-1(p), and a PIT value u becomes G(u). For the central interval of level 0.9, take the
-    raw levels of 0.05 and 0.95. The map is piecewise linear and strictly increasing from (0, 0) to (1, 1); it corrects
-    each parameter by itself, on average over simulations like those held out.
+    With G the CDF of PIT values of truths that were not trained on, the quantile of level p is taken from the posterior
+    at the raw level G^-1(p), and a PIT value u becomes G(u). For the central interval of level 0.9, take the raw levels
+    of 0.05 and 0.95. The map increases strictly from (0, 0) to (1, 1); it corrects each parameter by itself, on average
+    over spectra like those that it was found on.
+
+    From ``MANY`` pairs on it is the empirical CDF. Of fewer, standard normal scores z = Phi^-1(u) are mapped, at
+    ``KNOTS`` by quantiles with the finite-sample correction of conformal prediction, n + 1 (Vovk, Gammerman and Shafer,
+    2005), by lines between and along the same factor beyond, however far: of |z| where the two sides do not differ
+    significantly, else of each side.
 
     A PIT of exactly 0 or 1 says only that the truth is beyond what double precision resolves (about 8 standard
     deviations). Where a share a of the values is there, no raw level reaches the truth, and intervals of level above
-    1 - 2 a hold less than they say; `reach` gives that level.
+    1 - 2 a hold less than they say; `reach` gives that level. Scores have no such limit.
 
     Source: Kuleshov, Fenner and Ermon, 2018, Accurate uncertainties for deep learning using calibrated regression,
     ICML, arXiv:1807.00263.
@@ -48,6 +69,12 @@ class Recalibration:
     ----------
     levels : (M,) nominal levels from 0 to 1.
     raw : (P, M) raw level of each parameter at these.
+    scores, raw_scores : (J,) nominal scores and (P, J) raw ones, where the map is of scores; else None.
+    source, method : of what the truths were, "simulations" or "measurements", and how kept out of training, "held-out"
+        or "cross-validation".
+    n : (P,) pairs of truth and estimate; None in models of former versions.
+    before, after : (P,) share of the truths in 90 % intervals without and with the correction, the latter of pairs left
+        out in turn.
 
     Examples
     --------
@@ -55,10 +82,19 @@ class Recalibration:
     >>> correction = Recalibration.of(pit)
     >>> correction.raw_level(0, [0.5]).round(3).tolist()
     [0.25]
+    >>> correction
+    <Recalibration by 2001 held-out pairs of simulations, 90 % intervals hold 0.75, then 0.9>
     """
 
     levels: Array
     raw: Array
+    scores: Array | None = None
+    raw_scores: Array | None = None
+    source: str = "simulations"
+    method: str = "held-out"
+    n: Array | None = None
+    before: Array | None = None
+    after: Array | None = None
 
     def __post_init__(self) -> None:
         if self.levels.ndim != 1 or self.raw.ndim != 2 or self.raw.shape[1:] != self.levels.shape:
@@ -70,33 +106,110 @@ class Recalibration:
             rising = (np.diff(rows) > 0).all() and (rows[:, 0] == 0).all() and (rows[:, -1] == 1).all()
             if not rising:
                 raise ValueError(f"{name} of a recalibration must increase strictly from 0 to 1")
+        if self.raw_scores is not None and not (np.diff(self.raw_scores) > 0).all():
+            raise ValueError("raw scores of a recalibration must increase strictly")
+        for given, known in ((self.source, SOURCES), (self.method, METHODS)):
+            if given not in known:
+                raise ValueError(f"{given!r} is not one of {', '.join(map(repr, known))}")
+
+    def __repr__(self) -> str:
+        return f"<Recalibration {self.described}>"
+
+    @property
+    def described(self) -> str:
+        """What it was found on, and what it is worth, in words."""
+        if self.n is None or self.before is None or self.after is None:
+            return f"by {self.method} pairs of {self.source}"
+        counts = "-".join(f"{n}" for n in sorted({int(self.n.min()), int(self.n.max())}))
+        shares = ", then ".join(", ".join(f"{share:.2g}" for share in values) for values in (self.before, self.after))
+        return f"by {counts} {self.method} pairs of {self.source}, 90 % intervals hold {shares}"
 
     @classmethod
-    def of(cls, pit: xr.Dataset, minimum: int = 2000) -> Recalibration:
-        """Estimate the map from PIT values of simulations that were held out of training.
+    def of(cls, pit: xr.Dataset, minimum: int = MANY, source: str = "simulations") -> Recalibration:
+        """Estimate the map from PIT values of truths that were held out of training.
 
         Parameters
         ----------
         pit : PIT values, a variable a parameter; their order is that of the rows of `raw`.
         minimum : fewest values to accept for any parameter. The CDF of n values errs by sqrt(p (1 - p) / n): with 2000,
             coverage of 90 % intervals by 0.7 %.
+        source : "simulations" or "measurements".
 
         Raises
         ------
         ValueError : a parameter has fewer values than `minimum`, or `pit` holds no variable or a value outside [0, 1].
         """
-        values = pit_values(pit)
-        for name, u in values.items():
-            if u.size < max(minimum, 1):
-                raise ValueError(
-                    f"{name} has {u.size} finite pairs of truth and estimate, recalibration needs {max(minimum, 1)}: "
-                    "hold out more simulations, or accept a coarser map with a smaller minimum"
-                )
-        return cls(GRID.copy(), np.array([_quantiles(u) for u in values.values()]))
+        values = list(_enough(pit_values(pit), minimum).values())
+        if min(u.size for u in values) >= MANY:
+            return cls._empirical(values, source, "held-out")
+        edge = ndtr(-SATURATED), 1.0 - np.finfo(float).eps
+        return cls._of_few([ndtri(np.clip(u, *edge)) for u in values], source, "held-out")
+
+    @classmethod
+    def of_scores(
+        cls,
+        scores: xr.Dataset,
+        minimum: int = FEW,
+        source: str = "simulations",
+        method: str = "cross-validation",
+    ) -> Recalibration:
+        """Estimate the map from standard normal scores z = Phi^-1(PIT) of truths, whatever their size.
+
+        Those of cross-validation: each truth is compared with the posterior of a model fitted without it
+        (:meth:`specinvert.inverter.Inversion.scores`), all put together.
+
+        Parameters
+        ----------
+        scores : a variable a parameter; their order is that of the rows of `raw`. NaN do not count.
+        minimum : fewest values to accept for any parameter.
+        source : "simulations" or "measurements". method : "held-out" or "cross-validation".
+
+        Raises
+        ------
+        ValueError : a parameter has fewer values than `minimum`.
+
+        Examples
+        --------
+        >>> scores = xr.Dataset({"lai": ("sample", 12.0 * np.random.default_rng(0).standard_normal(125))})
+        >>> correction = Recalibration.of_scores(scores)
+        >>> correction.raw_score(0, [0.05, 0.95]).round().tolist()
+        [-21.0, 21.0]
+        """
+        loaded = scores.compute()
+        values = list(_enough({str(name): _flat(one) for name, one in loaded.data_vars.items()}, minimum).values())
+        saturated = any((np.abs(z) > SATURATED).mean() > 0.01 for z in values)
+        if min(z.size for z in values) >= MANY and not saturated:
+            return cls._empirical([ndtr(z) for z in values], source, method)
+        return cls._of_few(values, source, method)
+
+    @classmethod
+    def _empirical(cls, values: list[Array], source: str, method: str) -> Recalibration:
+        raw = np.array([_quantiles(u) for u in values])
+
+        def after(fitted: Array, left: Array) -> Array:
+            return np.asarray(np.interp(left, _quantiles(fitted), GRID))
+
+        shares = np.array([_shares(u, u, after) for u in values])
+        return cls(GRID.copy(), raw, None, None, source, method, np.array([u.size for u in values]), *shares.T)
+
+    @classmethod
+    def _of_few(cls, values: list[Array], source: str, method: str) -> Recalibration:
+        raw_scores = np.array([_score_knots(z) for z in values])
+        raw = ndtr(np.array([_bent(ndtri(GRID), KNOTS, knots) for knots in raw_scores]))
+        raw = (1 - IDENTITY_SHARE) * raw + IDENTITY_SHARE * GRID
+
+        def after(fitted: Array, left: Array) -> Array:
+            return np.asarray(ndtr(_bent(left, _score_knots(fitted), KNOTS)))
+
+        shares = np.array([_shares(z, ndtr(z), after) for z in values])
+        n = np.array([z.size for z in values])
+        return cls(GRID.copy(), raw, KNOTS.copy(), raw_scores, source, method, n, *shares.T)
 
     @property
     def reach(self) -> Array:
         """(P,) level of the widest central interval whose ends double precision resolves; 1 if all are."""
+        if self.raw_scores is not None:
+            return np.ones(len(self.raw))
         near = np.array([2 * IDENTITY_SHARE, 1 - 2 * IDENTITY_SHARE])
         below, above = np.array([self.level(i, near) for i in range(self.raw.shape[0])]).T
         beyond = np.maximum(below, 1 - above)
@@ -121,7 +234,15 @@ class Recalibration:
         asked: Array = np.asarray(level, dtype=np.float64)
         if ((asked < 0) | (asked > 1)).any():
             raise ValueError(f"levels run from {np.nanmin(asked):g} to {np.nanmax(asked):g}; give them between 0 and 1")
+        if self.scores is not None and self.raw_scores is not None:
+            return np.asarray(ndtr(self.raw_score(parameter_index, asked)))
         return np.asarray(np.interp(asked, self.levels, self.raw[parameter_index]))
+
+    def raw_score(self, parameter_index: int, level: ArrayLike) -> Array:
+        """The standard normal score of `raw_level`, however far out."""
+        if self.scores is None or self.raw_scores is None:
+            return np.asarray(ndtri(self.raw_level(parameter_index, level)))
+        return _bent(ndtri(np.asarray(level, dtype=np.float64)), self.scores, self.raw_scores[parameter_index])
 
     def level(self, parameter_index: int, raw: ArrayLike) -> Array:
         """Invert `raw_level`: the recalibrated PIT of a raw PIT.
@@ -135,26 +256,57 @@ class Recalibration:
         -------
         Levels, shape of `raw`; NaN stays NaN.
         """
-        return np.asarray(np.interp(np.asarray(raw, dtype=np.float64), self.raw[parameter_index], self.levels))
+        u = np.asarray(raw, dtype=np.float64)
+        if self.raw_scores is not None:
+            return np.asarray(ndtr(self.score(parameter_index, ndtri(np.clip(u, 0.0, 1.0)))))
+        return np.asarray(np.interp(u, self.raw[parameter_index], self.levels))
+
+    def score(self, parameter_index: int, raw: ArrayLike) -> Array:
+        """Invert `raw_score`: the recalibrated score of a raw score."""
+        z = np.asarray(raw, dtype=np.float64)
+        if self.scores is None or self.raw_scores is None:
+            return np.asarray(ndtri(self.level(parameter_index, ndtr(z))))
+        return _bent(z, self.raw_scores[parameter_index], self.scores)
 
     def recalibrated(self, pit: xr.Dataset) -> xr.Dataset:
         """PIT values, a variable a parameter in the order of `raw`, as they are with the correction."""
         return pit.assign({name: pit[name].copy(data=self.level(i, pit[name])) for i, name in enumerate(pit.data_vars)})
 
+    def pit_of_scores(self, scores: xr.Dataset) -> xr.Dataset:
+        """PIT values with the correction, of scores without it, a variable a parameter in the order of `raw`."""
+        corrected = {name: ndtr(self.score(i, scores[name])) for i, name in enumerate(scores.data_vars)}
+        return scores.assign({name: scores[name].copy(data=values) for name, values in corrected.items()})
+
     def to_arrays(self) -> dict[str, Array]:
-        """Return what a model file stores: `recalibration_level` (M,) and `recalibration_raw` (P, M)."""
-        return {"recalibration_level": self.levels, "recalibration_raw": self.raw}
+        """Return what a model file stores: `recalibration_level` (M,) and `recalibration_raw` (P, M).
+
+        Of a map of scores `recalibration_score` (J,) and `recalibration_raw_score` (P, J) too.
+        """
+        arrays = {"recalibration_level": self.levels, "recalibration_raw": self.raw}
+        if self.scores is not None and self.raw_scores is not None:
+            arrays |= {"recalibration_score": self.scores, "recalibration_raw_score": self.raw_scores}
+        return arrays
+
+    def to_attrs(self) -> dict[str, Any]:
+        """What it was found on, as JSON holds it."""
+        numbers = {"n": self.n, "before": self.before, "after": self.after}
+        told = {name: None if values is None else values.tolist() for name, values in numbers.items()}
+        return {"source": self.source, "method": self.method, **told}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Recalibration:
-        """Make it again from `to_arrays`; other entries are left alone.
+    def from_arrays(cls, arrays: Mapping[str, ArrayLike], attrs: Mapping[str, Any] | None = None) -> Recalibration:
+        """Make it again from `to_arrays` and `to_attrs`; other entries of the arrays are left alone.
 
         Raises
         ------
         KeyError : an array is missing.
         ValueError : shapes do not fit or a map does not increase from 0 to 1.
         """
-        return cls(*(np.asarray(arrays[f"recalibration_{name}"], dtype=np.float64) for name in ("level", "raw")))
+        needed = ["level", "raw", *(["score", "raw_score"] if "recalibration_score" in arrays else [])]
+        found: list[Any] = [np.asarray(arrays[f"recalibration_{name}"], dtype=np.float64) for name in needed]
+        told: dict[str, Any] = dict(attrs or {})
+        told |= {name: np.array(value) for name, value in told.items() if isinstance(value, list)}
+        return cls(*found, **told)
 
 
 def _quantiles(u: Array) -> Array:
@@ -162,6 +314,57 @@ def _quantiles(u: Array) -> Array:
     knots = np.concatenate([[0.0], np.sort(u), [1.0]])
     inverse = np.interp(GRID, np.linspace(0.0, 1.0, u.size + 2), knots)
     return np.asarray((1 - IDENTITY_SHARE) * inverse + IDENTITY_SHARE * GRID)
+
+
+def _score_knots(z: Array) -> Array:
+    """Raw scores (J,) at `KNOTS`: quantiles of |z| with both signs, or of z where its two sides differ."""
+    n, size = z.size, np.sort(np.abs(z))
+    below, above = np.searchsorted(np.sort(z), -size, side="left"), np.searchsorted(np.sort(z), size, side="right")
+    if np.sqrt(n) * np.abs((below + above) / n - 1.0).max(initial=0.0) > ASYMMETRY:
+        knots = np.interp((n + 1) * ndtr(KNOTS), np.arange(1, n + 1), np.sort(z))
+    else:
+        ends = np.interp((n + 1) * (2.0 * ndtr(np.abs(KNOTS)) - 1.0), np.arange(1, n + 1), size)
+        knots = np.sign(KNOTS) * ends
+    return np.asarray((1 - IDENTITY_SHARE) * knots + IDENTITY_SHARE * KNOTS)
+
+
+def _bent(x: Array, knots: Array, values: Array) -> Array:
+    """Lines through (knots, values) (J,); beyond the ends along that from the middle to the end."""
+    middle, inner = len(knots) // 2, np.interp(x, knots, values)
+    for end, outside in ((0, x < knots[0]), (-1, x > knots[-1])):
+        slope = (values[end] - values[middle]) / (knots[end] - knots[middle])
+        inner = np.where(outside, values[end] + slope * (x - knots[end]), inner)
+    return np.asarray(inner)
+
+
+def _shares(values: Array, pit: Array, after: Callable[[Array, Array], Array]) -> tuple[float, float]:
+    """Shares of PIT values in 90 % intervals, as they are and as ``after(fitted, left)`` makes those left out."""
+    fold = np.random.default_rng(0).permutation(values.size) % FOLDS
+    corrected = np.full(values.size, np.nan)
+    for number in range(FOLDS):
+        left = fold == number
+        if left.any() and not left.all():
+            corrected[left] = after(values[~left], values[left])
+    shares = [float(np.mean(np.abs(2.0 * u - 1.0) <= 0.9 + 1e-12)) for u in (pit, corrected)]
+    return shares[0], shares[1]
+
+
+def _flat(values: xr.DataArray) -> Array:
+    flat = values.values.ravel().astype(np.float64)
+    return np.asarray(flat[~np.isnan(flat)])
+
+
+def _enough(values: dict[str, Array], minimum: int) -> dict[str, Array]:
+    """The values; ValueError where a parameter has too few."""
+    if not values:
+        raise ValueError("the Dataset holds no variable; give one for each parameter")
+    for name, one in values.items():
+        if one.size < max(minimum, 1):
+            raise ValueError(
+                f"{name} has {one.size} finite pairs of truth and estimate, recalibration needs {max(minimum, 1)}: "
+                "hold out more simulations, or accept a coarser map with a smaller minimum"
+            )
+    return values
 
 
 def pit_values(pit: xr.Dataset) -> dict[str, Array]:
@@ -177,8 +380,7 @@ def pit_values(pit: xr.Dataset) -> dict[str, Array]:
     loaded = pit[names].compute()
     flat: dict[str, Array] = {}
     for name in names:
-        u = loaded[name].values.ravel().astype(np.float64)
-        u = u[~np.isnan(u)]
+        u = _flat(loaded[name])
         if u.size and not (u.min() >= -_ROUNDING and u.max() <= 1 + _ROUNDING):
             raise ValueError(
                 f"PIT values of {name} run from {u.min():g} to {u.max():g}; give the posterior's CDF at the truth, "

@@ -338,7 +338,7 @@ def _model_facts(model: Model) -> Facts:
         ("Training", f"{model.n_samples:,} samples{_added_noise(model, units)}"),
         ("Iterations", f"{len(model.log_likelihoods)}, {'converged' if model.converged else 'not converged'}"),
         ("BIC", f"{model.bics[theta.n_latent]:,.0f}"),
-        ("Recalibrated", "no" if model.recalibration is None else "yes, quantiles and central intervals"),
+        ("Recalibrated", "no" if model.recalibration is None else model.recalibration.described),
     ]
     return Facts(rows)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import ndtr
 
 from ..cubes import Recalibration, Request, subsample
 from ..gllim.core import Array
@@ -97,8 +98,8 @@ class Recalibrated:
     findings: list[Finding]
 
 
-def recalibrated(inversion: Inversion, held_out: xr.Dataset, minimum: int) -> Recalibrated:
-    """Correct intervals on simulations held out of training: see :meth:`specinvert.GLLiMInverter.recalibrate`.
+def recalibrated(inversion: Inversion, held_out: xr.Dataset, minimum: int, source: str = "simulations") -> Recalibrated:
+    """Correct intervals on truths held out of training: see :meth:`specinvert.GLLiMInverter.recalibrate`.
 
     Raises
     ------
@@ -106,13 +107,13 @@ def recalibrated(inversion: Inversion, held_out: xr.Dataset, minimum: int) -> Re
     """
     earlier = inversion.model.recalibration
     uncorrected = replace(inversion.model, recalibration=None)
-    pit = replace(inversion, model=uncorrected).pit(held_out)
-    correction = Recalibration.of(pit, minimum)
+    scores = replace(inversion, model=uncorrected).scores(held_out)
+    correction = Recalibration.of_scores(scores, minimum, source, "held-out")
     return Recalibrated(
         replace(uncorrected, recalibration=correction),
-        pit if earlier is None else earlier.recalibrated(pit),
-        correction.recalibrated(pit),
-        lacking_noise(inversion, held_out),
+        xr.apply_ufunc(ndtr, scores) if earlier is None else earlier.pit_of_scores(scores),
+        correction.pit_of_scores(scores),
+        [] if source == "measurements" else lacking_noise(inversion, held_out),
     )
 
 

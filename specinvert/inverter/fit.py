@@ -14,6 +14,7 @@ import xarray as xr
 
 from ..cubes import TrainingChoice, TrainingSet, read_training, resample
 from ..gllim import held_out_rows, held_out_tails
+from ..gllim.core import one_blas_thread
 from ..gllim.em import (
     Chunk,
     ColumnNames,
@@ -25,8 +26,9 @@ from ..gllim.em import (
     train_members,
     warn_unconverged,
 )
+from ..gllim.mixtures import normal_score
 from ..gllim.model import GLLiMParameters
-from ..gllim.posterior import log_parameter_density, stacking_weights
+from ..gllim.posterior import ForwardTerms, estimates, log_parameter_density, stacking_weights
 from ..io import CheckpointFile
 from ..model import Model
 from ..nuisance import Noise, Nuisance, apply
@@ -189,6 +191,21 @@ class Validation:
     fits: list[Training]
     held_out: Chunk
     log_densities: np.ndarray
+
+    def scores(self, weights: np.ndarray | None = None) -> np.ndarray:
+        """Standard normal scores (n, L_t) of the held-out parameters under the committee, of ``weights`` (M,).
+
+        What :meth:`specinvert.cubes.Recalibration.of_scores` takes, whichever of the monotone transforms there are.
+        """
+        n_t = self.held_out.parameters.shape[1]
+        found = np.full((len(self.held_out), n_t), np.nan)
+        terms = [ForwardTerms.of(one.fit.parameters) for one in self.fits]
+        with one_blas_thread():
+            for part in estimates(terms, np.asarray(self.held_out.spectra, dtype=np.float64), weights=weights):
+                mixture, truth = part.mixture(n_t), self.held_out.parameters[part.rows]
+                for i in range(n_t):
+                    found[part.rows, i] = normal_score(*mixture.marginal(i), truth[:, i])
+        return found
 
 
 def validate(

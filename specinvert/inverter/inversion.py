@@ -118,11 +118,15 @@ class Inversion:
             if "units" in scores["rmse"].attrs:
                 attrs["units"] = scores["rmse"].attrs["units"]
             scores["crps"] = ("parameter", crps, attrs)
-        return scores.merge(calibration_table(_pits(maps, names)))
+        return scores.merge(calibration_table(_named(maps, "pit", names)))
 
     def pit(self, test: xr.Dataset) -> xr.Dataset:
         """The posterior's distribution function at the truth, by parameter."""
-        return _pits(self._compare(test, ("pit",))[0], self.model.names)
+        return _named(self._compare(test, ("pit",))[0], "pit", self.model.names)
+
+    def scores(self, test: xr.Dataset) -> xr.Dataset:
+        """Standard normal scores of :meth:`pit`, by parameter: Phi^-1 of it, but of any size, where it is 0 or 1."""
+        return _named(self._compare(test, ("score",))[0], "score", self.model.names)
 
     def _compare(self, test: xr.Dataset, kinds: Sequence[str]) -> tuple[xr.Dataset, dict[str, xr.DataArray]]:
         """Outputs for spectra of known parameters, computed together, and these on the grid of the outputs."""
@@ -217,6 +221,6 @@ def simulate(model: Model, parameters: xr.Dataset, latent: xr.DataArray | None =
     )
 
 
-def _pits(maps: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
-    """Those of the maps that are PIT values, named after their parameters."""
-    return maps[[f"{name}_pit" for name in names]].rename({f"{name}_pit": name for name in names})
+def _named(maps: xr.Dataset, kind: str, names: Sequence[str]) -> xr.Dataset:
+    """Those of the maps that are of a kind, such as "pit", named after their parameters."""
+    return maps[[f"{name}_{kind}" for name in names]].rename({f"{name}_{kind}": name for name in names})

@@ -256,8 +256,10 @@ class GLLiMInverter(InverterSettings):
         """
         return inversion_of(self, **options).pit(test)
 
-    def recalibrate(self, held_out: xr.Dataset, minimum: int = 2000, **options: Any) -> GLLiMInverter:
-        """Correct quantiles and central intervals on simulations held out of training (Kuleshov et al., 2018).
+    def recalibrate(
+        self, held_out: xr.Dataset, minimum: int = 2000, *, measured: bool = False, **options: Any
+    ) -> GLLiMInverter:
+        """Correct quantiles and central intervals on spectra held out of training (Kuleshov et al., 2018).
 
         The correction is stored in the model, and replaces an earlier one; means, standard deviations and shortest
         intervals stay. Returns the inverter.
@@ -265,7 +267,8 @@ class GLLiMInverter(InverterSettings):
         Parameters
         ----------
         held_out : spectra and true parameters, as :meth:`evaluate` takes them, with the noise of training.
-        minimum : fewest pairs of truth and estimate.
+        minimum : fewest pairs of truth and estimate; 50 are enough for 90 % intervals that hold 86 to 94 %.
+        measured : whether the truths were measured, not simulated, which the model then tells.
 
         Raises
         ------
@@ -277,7 +280,8 @@ class GLLiMInverter(InverterSettings):
         """
         if not isinstance(minimum, numbers.Integral) or isinstance(minimum, bool) or minimum < 1:
             raise ValueError(f"minimum={minimum!r} must be an integer, 1 or more")
-        made = recalibrated(inversion_of(self, **options), held_out, int(minimum))
+        source = "measurements" if measured else "simulations"
+        made = recalibrated(inversion_of(self, **options), held_out, int(minimum), source)
         for finding in made.findings:
             warnings.warn(f"{finding.title}. {finding.what} {finding.todo}", UserWarning, stacklevel=2)
         self._take(made.model)

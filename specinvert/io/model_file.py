@@ -58,6 +58,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         variables["training_noise"] = (("band",), model.training_noise)
     if model.recalibration is not None:
         dims = {"recalibration_level": ("level",), "recalibration_raw": ("parameter", "level")}
+        dims |= {"recalibration_score": ("score",), "recalibration_raw_score": ("parameter", "score")}
         variables |= {name: (dims[name], array) for name, array in model.recalibration.to_arrays().items()}
     labels = None if model.bands.labels is None else np.asarray(model.bands.labels)
     times = None if labels is None or labels.dtype.kind not in "mM" else labels.dtype
@@ -87,6 +88,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "settings": model.settings,
         "training": model.training,
     }
+    if model.recalibration is not None:
+        description["recalibration"] = model.recalibration.to_attrs()
     if model.member_weights is not None:
         description["member_weights"] = model.member_weights.tolist()
     if model.spectra_transform.kind is not None:  # earlier versions read models without
@@ -178,6 +181,7 @@ def _model(data: xr.Dataset) -> Model:
         for number in range(int(member.max()) + 1)
     )
     log_tail, weights = described.pop("log_tail"), described.pop("member_weights", None)
+    recalibration = described.pop("recalibration", None)
     return Model(
         members=members,
         transforms=Transforms.from_attrs(described.pop("transforms")),
@@ -195,7 +199,7 @@ def _model(data: xr.Dataset) -> Model:
         held_out=arrays.get("held_out"),
         member_weights=None if weights is None else np.array(weights),
         training_noise=arrays.get("training_noise"),
-        recalibration=Recalibration.from_arrays(arrays) if "recalibration_level" in arrays else None,
+        recalibration=Recalibration.from_arrays(arrays, recalibration) if "recalibration_level" in arrays else None,
         **{name: arrays[name] for name in _VECTORS},
         **described,
     )

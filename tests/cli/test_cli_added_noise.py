@@ -81,5 +81,5 @@ def test_a_model_tells_its_transforms_and_its_recalibration(made: Path) -> None:
     )
     assert "recalibrated" not in succeed("info", made / "model.nc")
     told = succeed("info", made / "told.nc")
-    assert "recalibrated, quantiles and central intervals" in told
+    assert "held-out pairs of simulations, 90 % intervals hold" in told
     assert [line.rpartition(",")[2].strip() == "log" for line in told.splitlines() if "_" in line[:16]] == [False, True]

@@ -1,11 +1,12 @@
 """Recalibration: what it holds on fresh data, its map and the inverse, too few and damaged values."""
 
+import json
 import pickle
 
 import numpy as np
 import pytest
 import xarray as xr
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from specinvert.cubes.recalibration import GRID, Recalibration
 from specinvert.scores import calibration_table, coverage
@@ -139,3 +140,71 @@ def test_damaged_arrays_are_refused(change, message):
         Recalibration.from_arrays(arrays | {"recalibration_raw": change(arrays)})
     with pytest.raises(KeyError):
         Recalibration.from_arrays({})
+
+
+KINDS = {
+    "three times too narrow": lambda rng, n: 3.0 * rng.standard_normal(n),
+    "twenty times too narrow": lambda rng, n: 20.0 * rng.standard_normal(n),
+    "too wide": lambda rng, n: 0.5 * rng.standard_normal(n),
+    "heavy tails": lambda rng, n: 1.5 * rng.standard_t(3, n),
+    "biased": lambda rng, n: 1.0 + 1.5 * rng.standard_normal(n),
+    "skewed": lambda rng, n: 2.0 * rng.exponential(1.0, n) - 2.0,
+}
+
+
+@pytest.mark.parametrize("n", [60, 125, 2500])
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_pairs_give_intervals_that_hold_what_they_say_however_far_the_truths_are(kind, n):
+    rng = np.random.default_rng(n)
+    fresh = samples(p=KINDS[kind](rng, 5000))
+    shares, told = [], []
+    for _ in range(20):
+        recalibration = Recalibration.of_scores(samples(p=KINDS[kind](rng, n)))
+        shares.append(coverage(recalibration.pit_of_scores(fresh), [0.5, 0.9])["coverage"].values[0])
+        told.append((recalibration.before[0], recalibration.after[0]))
+        low, high = recalibration.raw_score(0, [0.05, 0.95])
+        assert float(((fresh.p >= low) & (fresh.p <= high)).mean()) == pytest.approx(shares[-1][1], abs=2e-3)
+    half, most = np.mean(shares, axis=0)
+    assert half == pytest.approx(0.5, abs=0.05)
+    assert most == pytest.approx(0.9, abs=0.02)
+    assert np.std(shares, axis=0)[1] < 0.4 / np.sqrt(n) + 0.01
+    before, after = np.mean(told, axis=0)
+    assert after == pytest.approx(most, abs=0.02)
+    assert before == pytest.approx(float((abs(fresh.p) <= 1.645).mean()), abs=0.04)
+
+
+def test_the_factor_of_scores_goes_on_beyond_the_farthest_truth_and_has_an_inverse():
+    recalibration = Recalibration.of_scores(samples(p=10.0 * np.random.default_rng(0).standard_normal(300)))
+    levels = np.array([0.001, 0.05, 0.3, 0.5, 0.7, 0.95, 0.999])
+    raw = recalibration.raw_score(0, levels)
+    np.testing.assert_allclose(np.delete(raw / ndtri(levels + 1e-9), 3), 10.0, rtol=0.25)
+    np.testing.assert_allclose(raw, -raw[::-1], atol=1e-8)
+    np.testing.assert_allclose(ndtr(recalibration.score(0, raw)), levels, atol=1e-12)
+    inside = slice(2, -2)
+    np.testing.assert_allclose(recalibration.level(0, recalibration.raw_level(0, levels[inside])), levels[inside])
+    assert recalibration.reach.tolist() == [1.0]
+    assert np.isnan(recalibration.score(0, np.nan))
+
+
+def test_the_two_sides_are_told_apart_where_they_differ_alone():
+    z = np.random.default_rng(1).standard_normal(200)
+    even_sided, biased = (Recalibration.of_scores(samples(p=z + shift)).raw_score(0, 0.5) for shift in (0.0, 1.0))
+    assert even_sided == pytest.approx(0.0, abs=1e-9)
+    assert biased == pytest.approx(1.0, abs=0.2)
+
+
+def test_what_a_recalibration_was_found_on_is_kept_and_told():
+    scores = samples(p=3.0 * np.random.default_rng(2).standard_normal(80), q=np.r_[np.zeros(70), [np.nan] * 10])
+    recalibration = Recalibration.of_scores(scores, source="measurements")
+    assert (recalibration.source, recalibration.method) == ("measurements", "cross-validation")
+    assert recalibration.n.tolist() == [80, 70]
+    again = Recalibration.from_arrays(recalibration.to_arrays(), json.loads(json.dumps(recalibration.to_attrs())))
+    assert repr(again) == repr(recalibration)
+    assert "70-80 cross-validation pairs of measurements, 90 % intervals hold 0.4" in repr(again)
+    np.testing.assert_array_equal(again.raw_score(0, [0.1, 0.9]), recalibration.raw_score(0, [0.1, 0.9]))
+    old = Recalibration.from_arrays({k: v for k, v in recalibration.to_arrays().items() if "score" not in k})
+    assert (old.n, old.source) == (None, "simulations")
+    with pytest.raises(ValueError, match=r"q has 70 finite pairs .* needs 75"):
+        Recalibration.of_scores(scores, minimum=75)
+    with pytest.raises(ValueError, match="'guesses' is not one of 'simulations', 'measurements'"):
+        Recalibration.of_scores(scores, source="guesses")

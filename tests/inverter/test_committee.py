@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from scipy.special import logsumexp, softmax
 from labelled import PARAMETERS, QUICK, assert_close, fitted, make_cube, make_training, refuses
 from specinvert import GLLiMInverter, load_inverter
 from specinvert.cubes import read_training
+from specinvert.gllim import held_out_rows
 from specinvert.gllim.core import hold_out
+from specinvert.gllim.em import member_settings
 from specinvert.gllim.posterior import log_parameter_density, stacking_weights
-from specinvert.inverter import read_settings
-from specinvert.inverter.fit import fit_model, stacked, stored_settings
+from specinvert.inverter import inversion_of, read_settings
+from specinvert.inverter.fit import fit_model, stacked, stored_settings, validate
 
 OUTPUTS = ("mean", "std", "cov", "q05", "ci90", "hdi90", "mode", "n_modes", "entropy", "log_evidence", "flag")
 ARRAYS = ("pi", "c", "Gamma", "A", "b", "Sigma")
@@ -119,6 +121,12 @@ def test_stacked_weights_are_those_of_the_greatest_density_of_held_out_parameter
     weights = stacking_weights(np.stack([log_parameter_density(m, spectra, truth) for m in rest.members_], axis=1))
     assert model.member_weights is not None
     np.testing.assert_allclose(model.member_weights, weights[weights > 0.0], atol=1e-6)
+    masks = (partial(held_out_rows, share=0.2, others=others) for others in (False, True))
+    found = validate(read_training(training), member_settings(read_settings(inverter), 3), *masks)
+    assert len(found.held_out) == held.sum()
+    rest._take(replace(rest.model_, member_weights=WEIGHTS))
+    scores = inversion_of(rest).scores(training.isel(sample=held)).to_array().values.T
+    np.testing.assert_allclose(found.scores(WEIGHTS), scores, rtol=1e-6, atol=1e-6)
     members = [member for member, weight in zip(equal.members_, weights, strict=True) if weight > 0.0]
     for member, expected in zip(inverter.members_, members, strict=True):
         np.testing.assert_array_equal(member.A, expected.A)

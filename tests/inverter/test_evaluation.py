@@ -1,10 +1,13 @@
 """The posterior mixture, simulated spectra and the comparison with the truth, all labelled."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.special import ndtr
 
 import reference
 from labelled import (
@@ -21,7 +24,9 @@ from labelled import (
     unsupervised,
     wavelength_coordinate,
 )
-from specinvert import GLLiMInverter, nrmse
+from specinvert import GLLiMInverter, load_inverter, nrmse
+from specinvert.cubes import Recalibration
+from specinvert.inverter import inversion_of
 
 
 def dense(inverter: GLLiMInverter) -> reference.Theta:
@@ -248,3 +253,40 @@ def test_a_truth_that_cannot_be_compared_is_refused() -> None:
         fitted().evaluate(test["reflectance"])  # type: ignore[arg-type]
     with refuses(ValueError, "no parameters"):
         unsupervised().evaluate(test)
+
+
+@pytest.mark.parametrize("transforms", [None, {"water": "log"}])
+def test_intervals_of_a_posterior_far_too_narrow_are_widened_by_what_was_found(transforms: Any, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {**QUICK, "n_components": 1, "transforms": transforms}
+    inverter = GLLiMInverter(**settings).fit(make_training(300))
+    plain = inverter.invert(make_training(40)["reflectance"], outputs=["q50", "q05", "q95"])
+    scores = 15.0 * np.random.default_rng(0).standard_normal((2, 400))
+    correction = Recalibration.of_scores(xr.Dataset({"water": ("n", scores[0]), "dust": ("n", scores[1])}))
+    inverter._take(replace(inverter.model_, recalibration=correction))
+    inverter.to_netcdf(tmp_path / "model.nc")
+    loaded = load_inverter(tmp_path / "model.nc")
+    assert repr(loaded.model_.recalibration) == repr(correction)
+    for made in (inverter, loaded):
+        wide = made.invert(make_training(40)["reflectance"], outputs=["q50", "ci90"])
+        for i, name in enumerate(PARAMETERS):
+            scale = np.log if transforms and name == "water" else np.asarray
+            own = scale(plain[f"{name}_q95"]) - scale(plain[f"{name}_q50"])
+            found = scale(wide[f"{name}_ci90_upper"]) - scale(wide[f"{name}_q50"])
+            np.testing.assert_allclose(found / own, correction.raw_score(i, 0.95) / 1.6448536, rtol=1e-4)
+            assert float((found / own).min()) > 12.0
+    test = make_training(200, seed=4)
+    truth_in = [
+        (test[n] >= made[f"{n}_ci90_lower"]) & (test[n] <= made[f"{n}_ci90_upper"])
+        for made in [inverter.invert(test["reflectance"], outputs=["ci90"])]
+        for n in PARAMETERS
+    ]
+    np.testing.assert_allclose(inverter.evaluate(test)["coverage_90"], [float(inside.mean()) for inside in truth_in])
+
+
+def test_scores_are_those_of_pit_values_of_any_size() -> None:
+    inverter, test = fitted(), make_training(50, seed=5)
+    test["water"] = test["water"] + 5.0
+    scores, pit = inversion_of(inverter).scores(test), inverter.pit(test)
+    assert (pit["water"] == 1.0).any()
+    assert float(scores["water"].max()) > 10.0
+    np.testing.assert_allclose(ndtr(scores["dust"]), pit["dust"], rtol=1e-9, atol=1e-12)

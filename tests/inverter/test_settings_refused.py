@@ -20,7 +20,7 @@ def test_an_inverter_refuses_a_setting_when_it_is_given(subtests: pytest.Subtest
         *(("max_latent", value, "0 or more") for value in (-1, True, [0, -1], [1.5])),
         *(("max_latent", value, "a sequence of them") for value in (1.5, np.nan, "three", [], None)),
         *(("random_state", value, "0 to 4294967295") for value in (-1, 2**32, 1.5, np.nan, True, "x", [1, 2])),
-        ("ensemble_weights", np.ones(2), "'equal', 'evidence'"),
+        ("ensemble_weights", np.ones(2), "'equal', 'stacked', 'evidence'"),
         *(("max_iter", value, "1 or more") for value in (0, True, 1.5, np.inf)),
         *(("tol", value, "zero or more") for value in (np.nan, np.inf, -1, True, [0.1])),
         ("n_ensemble", True, "1 or more"),

@@ -13,7 +13,7 @@ from .modes import (
     list_modes,
     ranked_room,
 )
-from .quantiles import cdf, highest_density, quantile
+from .quantiles import cdf, highest_density, normal_score, quantile, score_quantile
 from .truncation import Truncated, truncated, truncated_quantile, written_out
 
 __all__ = [
@@ -34,8 +34,10 @@ __all__ = [
     "joined",
     "list_modes",
     "merged",
+    "normal_score",
     "quantile",
     "ranked_room",
+    "score_quantile",
     "truncated",
     "truncated_quantile",
     "written_out",

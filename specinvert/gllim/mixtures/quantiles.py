@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import log_ndtr, logsumexp, ndtr, ndtri, ndtri_exp
 
 from ..core import Array, compiled, inlined
 
 SQRT_HALF = math.sqrt(0.5)
 PEAK = 1.0 / math.sqrt(2.0 * math.pi)
 """Density of the standard normal at zero."""
+SCORE_REACH = 30.0
+"""Greatest standard normal score whose quantile is looked for."""
 EPS = float(np.finfo(float).eps)
 STEPS = 400
 """Most steps to a root; halving alone takes fewer from the whole range of floats."""
@@ -89,6 +91,36 @@ def quantile(weights: Array, means: Array, variances: Array, level: float | Sequ
     quantiles = np.empty((len(weights), len(levels)))
     _quantile_rows(components(weights, means, variances), levels, ndtri(np.minimum(levels, 1.0 - levels)), quantiles)
     return quantiles[:, 0] if np.ndim(level) == 0 else quantiles
+
+
+def score_quantile(weights: Array, means: Array, variances: Array, scores: Array) -> Array:
+    """Quantiles (n, m) of the levels Phi(score) of m standard normal scores, of which 1e-16 is not the least tail.
+
+    Beyond ``SCORE_REACH`` they go on along a line, as tails of Gaussian mixtures do.
+    """
+    near = np.clip(scores, -SCORE_REACH, SCORE_REACH)
+    quantiles = np.empty((len(weights), len(scores)))
+    for side, chosen in ((1.0, near <= 0.0), (-1.0, near > 0.0)):
+        if chosen.any():
+            quantiles[:, chosen] = side * quantile(weights, side * means, variances, ndtr(-np.abs(near[chosen])))
+    for i in np.flatnonzero(near != scores):
+        ends = score_quantile(weights, means, variances, np.sign(near[i]) * np.array([SCORE_REACH - 1.0, SCORE_REACH]))
+        quantiles[:, i] += (ends[:, 1] - ends[:, 0]) * abs(scores[i] - near[i])
+    return quantiles
+
+
+def normal_score(weights: Array, means: Array, variances: Array, values: Array) -> Array:
+    """Phi^-1 (n,) of the probability below ``values`` (n,), by the logarithm of the lesser tail: never infinite.
+
+    Arguments and NaN are as of :func:`cdf`.
+    """
+    scores = np.full(len(weights), np.nan)
+    rows = np.flatnonzero((weights.sum(axis=1) > 0.0) & np.isfinite(values))
+    z = (values[rows, None] - means[rows]) / np.sqrt(variances[rows])
+    share = weights[rows] / weights[rows].sum(axis=1, keepdims=True)
+    below, above = (logsumexp(log_ndtr(side * z), axis=1, b=share) for side in (1.0, -1.0))
+    scores[rows] = np.where(below < above, ndtri_exp(np.minimum(below, above)), -ndtri_exp(np.minimum(below, above)))
+    return scores
 
 
 def highest_density(weights: Array, means: Array, variances: Array, mass: float) -> tuple[Array, Array]:

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
+from scipy.special import ndtri, ndtri_exp
 from scipy.stats import norm
 
-from specinvert.gllim.mixtures.quantiles import cdf, highest_density, quantile
+from specinvert.gllim.mixtures.quantiles import cdf, highest_density, normal_score, quantile, score_quantile
 
 pytestmark = pytest.mark.oracle
 
@@ -178,3 +179,32 @@ def test_one_level_gives_a_vector_and_several_a_column_each() -> None:
     assert quantile(*make(0), 0.5).shape == (5,)
     assert quantile(*make(0), [0.5]).shape == (5, 1)
     assert [len(part) for part in highest_density(*make(0, n=0), 0.5)] == [0, 0]
+
+
+@given(mixtures)
+def test_scores_are_those_of_the_distribution_function_and_quantiles_of_scores_undo_them(
+    mixture: tuple[np.ndarray, ...],
+) -> None:
+    scores = np.array([-37.0, -29.0, -3.0, 0.0, 0.5, 6.0, 29.0, 45.0])
+    found = score_quantile(*mixture, scores)
+    assert (np.diff(found, axis=1) > 0.0).all()
+    np.testing.assert_allclose(found[:, 2:5], quantile(*mixture, norm.cdf(scores[2:5])), rtol=1e-9, atol=1e-11)
+    for i in range(1, 7):
+        spacing = np.abs(np.spacing(found[:, i])) / np.sqrt(mixture[2].min(axis=1))
+        error = np.abs(normal_score(*mixture, found[:, i]) - scores[i])
+        assert (error <= 1e-6 + 100.0 * spacing * np.maximum(np.abs(scores[i]), 1.0)).all()
+
+
+def test_scores_are_finite_where_the_distribution_function_is_0_or_1() -> None:
+    one = np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 4.0)
+    np.testing.assert_allclose(
+        [normal_score(*one, np.array([x]))[0] for x in (-200.0, 40.0, 1e3)], [-100.0, 20.0, 500.0]
+    )
+    np.testing.assert_allclose(score_quantile(*one, np.array([-50.0, 20.0, 60.0])), [[-100.0, 40.0, 120.0]])
+    two = np.array([[0.3, 0.7]]), np.array([[0.0, 1.0]]), np.ones((1, 2))
+    log_tail = norm.logsf(39.0) + np.log(0.7) + np.log1p(0.3 / 0.7 * np.exp(norm.logsf(40.0) - norm.logsf(39.0)))
+    assert normal_score(*two, np.array([40.0]))[0] == pytest.approx(-ndtri_exp(log_tail), rel=1e-12)
+    assert normal_score(*two, np.array([0.2]))[0] == pytest.approx(ndtri(cdf(*two, np.array([0.2]))[0]), rel=1e-12)
+    nothing = np.zeros((1, 1)), np.zeros((1, 1)), np.ones((1, 1))
+    assert np.isnan(normal_score(*nothing, np.array([0.0]))[0])
+    assert np.isnan(normal_score(*one, np.array([np.nan]))[0])
