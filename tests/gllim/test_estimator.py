@@ -125,6 +125,16 @@ def test_a_spectrum_is_predicted_alike_alone_and_in_company(data: Data) -> None:
     np.testing.assert_array_equal(alone, model.predict(data.spectra)[:9])
 
 
+@pytest.mark.parametrize("tied_sigma", [False, True])
+def test_with_a_full_sigma_of_many_bands_too(tied_sigma: bool) -> None:
+    data = make_data(0, 5, 40, 2, 0, noise=0.5, per_component=80)
+    model = GLLiM(5, sigma="full", tied_sigma=tied_sigma, max_iter=3, tol=0.0, random_state=0)
+    model.fit(data.spectra, data.parameters)
+    alone = np.concatenate([model.predict(row[None]) for row in data.spectra[:9]])
+    np.testing.assert_array_equal(alone, model.predict(data.spectra)[:9])
+    np.testing.assert_array_equal(alone[4:], model.predict(data.spectra[4:])[:5])
+
+
 def test_predictions_are_accurate_and_their_deviations_honest() -> None:
     train, test = (make_data(1, 3, 12, 2, 0, noise=0.1, per_component=600).rows(slice(a, None, 2)) for a in (0, 1))
     model = GLLiM(3, max_iter=50, random_state=0, tol=1e-3).fit(train.spectra, train.parameters)

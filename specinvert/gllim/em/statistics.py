@@ -67,7 +67,9 @@ class ConditionalTerms:
         if theta.constraints.flat:
             whitening, log_det_t = np.zeros_like(whitening), np.zeros_like(log_det_t)
         return cls(
-            y_given_t=structure.log_joint(theta.Sigma, regression, basis, theta.mean_square()),
+            y_given_t=structure.log_joint(
+                theta.Sigma, regression, basis, theta.expected(np.arange(n_t), np.zeros(n_t))
+            ),
             c_t=np.ascontiguousarray(theta.c[:, :n_t].T),
             whitening=whitening,
             log_constant=np.log(theta.pi) - 0.5 * (log_det_y + log_det_t + n_bands * LOG_2PI),

@@ -3,7 +3,7 @@
 from .constraints import FIXABLE, Constraints
 from .covariance import AUTO, DIAG, ISO
 from .parameters import GLLiMParameters, aic, bic, few_samples, icl, n_free_parameters
-from .residuals import TILE_ROWS, LogJoint
+from .residuals import TILE_ROWS, Expected, LogJoint
 from .scaling import Moments, Scaling
 from .structure import FULL, SINGULAR, Structure, update_prior
 
@@ -16,6 +16,7 @@ __all__ = [
     "SINGULAR",
     "TILE_ROWS",
     "Constraints",
+    "Expected",
     "GLLiMParameters",
     "LogJoint",
     "Moments",

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Array, accumulate_squares
-from .residuals import TILE_ROWS, Basis, Expanded, LogJoint
+from .residuals import TILE_ROWS, Basis, Expanded, Expected, LogJoint
 from .structure import FULL, SINGULAR, Axes, Correlated, Structure
 
 AUTO = "auto"
@@ -69,10 +69,10 @@ class Diagonal(Structure):
     def whiten(self, compact: Array, columns: Array) -> Array:
         return columns * np.sqrt(1.0 / self.variances(compact, columns.shape[1]))[:, :, None]
 
-    def log_joint(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> LogJoint:
+    def log_joint(self, compact: Array, regression: Array, basis: Basis, expected: Expected) -> LogJoint:
         precision = 1.0 / self.variances(compact, regression.shape[1])
         same = precision.shape[1] == 1
-        return Expanded(np.broadcast_to(precision, regression.shape[:2]), regression, basis, signal, same)
+        return Expanded(np.broadcast_to(precision, regression.shape[:2]), regression, basis, expected.signal, same)
 
 
 class Diag(Diagonal):

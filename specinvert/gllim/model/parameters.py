@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..core import Array
 from .constraints import Constraints
+from .residuals import Expected
 from .structure import FULL, Structure
 
 SAMPLES_PER_COLUMN = 3
@@ -129,6 +130,20 @@ class GLLiMParameters:
         """
         structure, sigma = self.structure.add_noise(self.Sigma, np.asarray(noise, dtype=np.float64), self.n_bands)
         return replace(self, Sigma=sigma, constraints=self.constraints.with_structure(structure))
+
+    def expected(self, known: NDArray[np.intp], origin: Array) -> Expected:
+        """What theta expects of spectra and of the regressors [x_S - origin; 1], S the entries ``known`` of x."""
+        mean = np.concatenate([self.c[:, known] - origin, np.ones((self.n_components, 1))], axis=1)
+        regressors = mean[:, :, None] * mean[:, None, :]
+        regressors[:, :-1, :-1] += self.Gamma[:, known[:, None], known]
+        return Expected(self.mean_square(), self.pi, regressors, self.second_moments)
+
+    def second_moments(self) -> Array:
+        """Of the spectra about the origin, (D, D)."""
+        spread = np.concatenate([self.A @ np.linalg.cholesky(self.Gamma), self.centres()[:, :, None]], axis=2)
+        columns = (spread * np.sqrt(self.pi)[:, None, None]).transpose(1, 0, 2).reshape(self.n_bands, -1)
+        noise = np.tensordot(self.pi, self.Sigma, axes=1)[None]
+        return np.asarray(columns @ columns.T + self.structure.dense(noise, self.n_bands)[0])
 
     def mean_square(self) -> Array:
         """Mean square (D,) about the origin of the spectra that theta explains, noise left out."""

@@ -6,12 +6,17 @@ z'z - p'p with p = upper' z.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..core import Array, Coarse, Expansion, Workspace, expand_rows, form_rows
+from ..core import Array, Coarse, Expansion, Workspace, compiled, expand_rows, form_rows, summing
+
+Bands = NDArray[np.intp] | slice
+Roots = Sequence[tuple[Bands, Array]]
 
 TILE_ROWS = 192
 """Rows of one product: BLAS rounds by the shape of a product and by the place of a row in the tiles of its kernels (16,
@@ -30,6 +35,28 @@ class Basis:
 
     upper: Array
     lower: Array
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What theta expects of the rows: it decides how distances are found, not what they are.
+
+    Attributes
+    ----------
+    signal : (D,) mean square of the spectra about the origin.
+    weights : (K,). regressors : (K, q, q) second moments of the regressors x in each component.
+    second_moments : gives those of the spectra about the origin, (D, D).
+    """
+
+    signal: Array
+    weights: Array
+    regressors: Array
+    second_moments: Callable[[], Array]
+
+
+def rounding(terms: int) -> float:
+    """By how much a sum of products of that many terms may be off, relative to the product of the lengths."""
+    return float(1.05 * terms * np.finfo(np.float64).eps / 2.0)
 
 
 class Expanded:
@@ -69,7 +96,7 @@ class Expanded:
             components=own,
             precision=precision[own].max(axis=1),
             lengths=2.0 * np.sqrt((solved[own] ** 2).sum(axis=1)).T * size,
-            gamma=1.05 * (n_bands + p + 3 * q + 16) * np.finfo(np.float64).eps / 2.0,
+            gamma=rounding(n_bands + p + 3 * q + 16),
             root=root[own],
             regression=np.ascontiguousarray(regression[own].transpose(0, 2, 1)),
             upper=np.ascontiguousarray(basis.upper[own].transpose(0, 2, 1)),
@@ -100,35 +127,309 @@ class Expanded:
         return product
 
 
-class Formed:
-    """Full Sigma: residuals of all components, whitened by Cholesky factors, tile by tile.
+class Turned:
+    """One full or block Sigma for all components: spectra are whitened once, then squares are expanded.
 
     Parameters
     ----------
-    whiten : ``whiten(residual (n, D), k)`` is z (n, D).
+    roots : for each group, its bands and the inverse Cholesky factor (m, m).
+    whitened : the regression (K, D, q) in whitened bands.
+    """
+
+    def __init__(self, roots: Roots, whitened: Array, basis: Basis, expected: Expected) -> None:
+        self.roots = roots
+        signal, second = np.empty(whitened.shape[1]), expected.second_moments()
+        for bands, root in roots:
+            signal[bands] = np.einsum("de,de->d", root @ second[bands][:, bands], root)
+        ones = np.ones((len(whitened), 1))
+        self.expanded = Expanded(np.broadcast_to(ones, whitened.shape[:2]), whitened, basis, signal, True)
+
+    def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
+        """As :class:`Expanded`."""
+        rows = workspace.array("whitened", *spectra.shape)
+        for start in range(0, len(spectra), TILE_ROWS):
+            tile = slice(start, start + TILE_ROWS)
+            for bands, root in self.roots:
+                rows[tile, bands] = spectra[tile, bands] @ root.T
+        return self.expanded(rows, x, log_joint, reach, workspace)
+
+
+class Bound(NamedTuple):
+    """What :func:`bound_rows` takes of m directions of K components with regressors of size q.
+
+    Attributes
+    ----------
+    cross : (q, m, K) products of the regressors with the directions.
+    lengths : (m, K); the product of a residual with a direction is off by at most gamma |(y, x)| times that.
+    gamma : bound of the rounding of a product of rows and columns, relative to their lengths.
+    """
+
+    cross: Array
+    lengths: Array
+    gamma: float
+
+
+@summing
+def bound_rows(
+    spectra: Array,
+    x: Array,
+    leading: Array,
+    bound: Bound,
+    log_prior: Array,
+    bounds: Array,
+    best: NDArray[np.intp],
+    todo: NDArray[np.bool_],
+) -> None:
+    """Fill ``bounds`` (n, K) with what log-densities cannot exceed, ``best`` (n,) with the component of the greatest.
+
+    ``leading`` (n, m, K) are products of the spectra with the directions; ``todo`` (n, K) is True at the best.
+    """
+    (n_rows, n_components), n_bands = log_prior.shape, spectra.shape[1]
+    q, m = x.shape[1], leading.shape[1]
+    part, lower = np.empty(n_components), np.empty(n_components)
+    for n in range(n_rows):
+        square = 0.0
+        for d in range(n_bands):
+            square += spectra[n, d] * spectra[n, d]
+        for j in range(q):
+            square += x[n, j] * x[n, j]
+        off = bound.gamma * np.sqrt(square)
+        for k in range(n_components):
+            lower[k] = 0.0
+        for i in range(m):
+            for k in range(n_components):
+                part[k] = leading[n, i, k]
+            for j in range(q):
+                factor = x[n, j]
+                for k in range(n_components):
+                    part[k] -= factor * bound.cross[j, i, k]
+            for k in range(n_components):
+                sure = max(abs(part[k]) - off * bound.lengths[i, k], 0.0)
+                lower[k] += sure * sure
+        top = 0
+        for k in range(n_components):
+            bounds[n, k] = log_prior[n, k] - 0.5 * lower[k]
+            todo[n, k] = False
+            if bounds[n, k] > bounds[n, top]:
+                top = k
+        best[n] = top
+        todo[n, top] = True
+
+
+SLACK = 1e-6, 1e-12
+"""By how much more than ``reach`` a bound may fall short, sums of squares being rounded: at least, and relative."""
+
+
+@compiled
+def within_reach(
+    bounds: Array, best: NDArray[np.intp], reach: float, log_joint: Array, todo: NDArray[np.bool_]
+) -> None:
+    """Set ``todo`` (n, K) where the bound is within ``reach`` of the best's ``log_joint`` (n, K), -inf elsewhere."""
+    for n in range(len(best)):
+        greatest = log_joint[n, best[n]]
+        least = greatest - reach - SLACK[0] - SLACK[1] * abs(greatest)
+        for k in range(bounds.shape[1]):
+            todo[n, k] = k != best[n] and bounds[n, k] >= least
+            if bounds[n, k] < least and k != best[n]:
+                log_joint[n, k] = -np.inf
+
+
+class Whitening(NamedTuple):
+    """What :func:`finish_rows` takes of K components, bands in the order of their groups.
+
+    Attributes
+    ----------
+    panels : (P, 3) rows from, to of the inverse Cholesky factors, and their first band that is not zero.
+    roots : (K, ...) of each panel the rows, from that band to the last row.
+    regression : (K, q, D). upper : (K, p, D). lower : (K, p, p).
+    """
+
+    panels: NDArray[np.intp]
+    roots: Array
+    regression: Array
+    upper: Array
+    lower: Array
+
+
+FINISHED = 48
+"""Rows of a product of :func:`finish_rows`, whole tiles of BLAS's kernels: a row's result depends on the row alone."""
+
+
+@summing
+def finish_rows(
+    spectra: Array, x: Array, todo: NDArray[np.bool_], whitening: Whitening, log_joint: Array, product: Array
+) -> None:
+    """Take half the distances left from ``log_joint`` (n, K) where ``todo`` (n, K), p into ``product`` (n, p, K)."""
+    panels, roots, regression, upper, lower = whitening
+    (n_rows, n_bands), q, n_p = spectra.shape, x.shape[1], upper.shape[1]
+    rows, y, square = np.empty(n_rows, dtype=np.intp), np.empty(n_bands), np.empty(FINISHED)
+    residual, z, p = np.zeros((n_bands, FINISHED)), np.empty((n_bands, FINISHED)), np.empty((n_p, FINISHED))
+    for k in range(todo.shape[1]):
+        count = 0
+        for n in range(n_rows):
+            rows[count] = n
+            count += todo[n, k]
+        for start in range(0, count, FINISHED):
+            stop = min(start + FINISHED, count)
+            for at in range(start, stop):
+                n = rows[at]
+                for d in range(n_bands):
+                    y[d] = spectra[n, d]
+                for j in range(q):
+                    for d in range(n_bands):
+                        y[d] -= x[n, j] * regression[k, j, d]
+                for d in range(n_bands):
+                    residual[d, at - start] = y[d]
+            entry = 0
+            for panel in panels:
+                first, last, band = panel[0], panel[1], panel[2]
+                size = (last - first) * (last - band)
+                root = roots[k][entry : entry + size].reshape(last - first, last - band)
+                np.dot(root, residual[band:last], z[first:last])
+                entry += size
+            _squares_left(z, upper[k], lower[k], p, square)
+            for at in range(start, stop):
+                n = rows[at]
+                log_joint[n, k] -= 0.5 * square[at - start]
+                for i in range(n_p):
+                    product[n, i, k] = p[i, at - start]
+
+
+@compiled
+def _squares_left(z: Array, upper: Array, lower: Array, p: Array, square: Array) -> None:
+    """Fill ``square`` (m,) with the distances left of z (D, m) by a basis (p, D) and (p, p), and ``p`` (p, m)."""
+    n_p, m = p.shape
+    left = np.empty(m)
+    for i in range(n_p):
+        for a in range(m):
+            p[i, a] = 0.0
+        for d in range(len(z)):
+            for a in range(m):
+                p[i, a] += upper[i, d] * z[d, a]
+    for a in range(m):
+        square[a] = 0.0
+    for i in range(n_p):
+        for a in range(m):
+            left[a] = 0.0
+        for j in range(n_p):
+            for a in range(m):
+                left[a] += lower[i, j] * p[j, a]
+        for a in range(m):
+            square[a] += left[a] * left[a]
+    for d in range(len(z)):
+        for a in range(m):
+            left[a] = z[d, a]
+        for i in range(n_p):
+            for a in range(m):
+                left[a] -= upper[i, d] * p[i, a]
+        for a in range(m):
+            square[a] += left[a] * left[a]
+
+
+LEADING = 8
+"""Whitened directions that bound a distance from below."""
+POWER_STEPS = 3
+"""Products with the expected residuals that turn these towards where a component's residuals are large."""
+
+
+PANEL = 64
+"""Rows of triangular factors in a product: beyond them all is zero."""
+
+
+class Formed:
+    """Full or block Sigma, one a component: residuals are formed, then whitened.
+
+    A few directions e of each component's whitened residuals bound its distance from below by the sum of squares
+    (e'z)^2, all from one product with stacked columns. Where that leaves a component within reach of the row's
+    greatest, the distance is finished.
+
+    Parameters
+    ----------
+    roots : for each group, its bands and the inverse Cholesky factors (K, m, m).
     regression : M (K, D, q).
     """
 
-    def __init__(self, whiten: Callable[[Array, int], Array], regression: Array, basis: Basis) -> None:
-        self.whiten = whiten
-        self.regression = regression
-        self.basis = basis
+    def __init__(self, roots: Roots, regression: Array, basis: Basis, expected: Expected) -> None:
+        n_components, n_bands, _ = regression.shape
+        self.roots, self.regression = roots, regression
+        every = np.arange(n_bands)
+        order = np.concatenate([every[bands] for bands, _ in roots])
+        self.order = None if np.array_equal(order, every) else order
+        starts = np.cumsum([0, *(root.shape[1] for _, root in roots)])
+        panels = [
+            (start, a, min(a + PANEL, root.shape[1]), root[:, a : a + PANEL, : a + PANEL])
+            for start, (_, root) in zip(starts, roots, strict=False)
+            for a in range(0, root.shape[1], PANEL)
+        ]
+        self.whitening = Whitening(
+            panels=np.array([(start + a, start + b, start) for start, a, b, _ in panels], dtype=np.intp),
+            roots=np.concatenate([rows.reshape(n_components, -1) for *_, rows in panels], axis=1),
+            regression=np.ascontiguousarray(regression[:, order].transpose(0, 2, 1)),
+            upper=np.ascontiguousarray(basis.upper[:, order].transpose(0, 2, 1)),
+            lower=np.ascontiguousarray(basis.lower),
+        )
+        self.columns: Array | None = None
+        if n_bands >= 4 * LEADING:
+            columns = self._leading(basis, expected)
+            size = np.sqrt(1.0 + (regression**2).sum(axis=(1, 2)))
+            self.columns = columns.transpose(1, 2, 0).reshape(n_bands, LEADING * n_components)
+            self.bound = Bound(
+                cross=np.ascontiguousarray((regression.transpose(0, 2, 1) @ columns).transpose(1, 2, 0)),
+                lengths=2.0 * np.sqrt((columns**2).sum(axis=1)).T * size,
+                gamma=rounding(n_bands + 3 * regression.shape[2] + 16),
+            )
+
+    def _leading(self, basis: Basis, expected: Expected) -> Array:
+        """Columns (K, D, LEADING) whose products with a residual are those of its whitened form with directions."""
+        second, M = expected.second_moments(), self.regression
+        both = np.einsum("k,kdq,kqr->dr", expected.weights, M, expected.regressors)  # E y x'
+        square = np.tensordot(expected.weights, expected.regressors, axes=1)
+        start = np.random.default_rng(0).standard_normal((M.shape[1] + basis.lower.shape[1], LEADING))
+        directions = np.repeat(np.linalg.qr(start)[0][None], len(M), axis=0)
+        for _ in range(POWER_STEPS):
+            columns = self._back(basis, directions)
+            # (yy - M xy - yx M' + M xx M') columns: second moments of the residuals of all rows
+            shares = M.transpose(0, 2, 1) @ columns
+            residual = second @ columns - both @ shares - M @ (both.T @ columns - square @ shares)
+            whitened = np.empty_like(residual)
+            for bands, root in self.roots:
+                whitened[:, bands] = root @ residual[:, bands]
+            p = basis.upper.transpose(0, 2, 1) @ whitened
+            left = np.concatenate([whitened - basis.upper @ p, -basis.lower @ p], axis=1)
+            directions = np.linalg.qr(left)[0]
+        return self._back(basis, directions)
+
+    def _back(self, basis: Basis, directions: Array) -> Array:
+        """Columns (K, D, m) of directions (K, D + p, m) of what latents leave of z, [z - upper p; -lower p]."""
+        upper, lower = basis.upper, basis.lower
+        n_bands = upper.shape[1]
+        shares = upper.transpose(0, 2, 1) @ directions[:, :n_bands] + lower.transpose(0, 2, 1) @ directions[:, n_bands:]
+        turned = directions[:, :n_bands] - upper @ shares
+        columns = np.empty_like(turned)
+        for bands, root in self.roots:
+            columns[:, bands] = root.transpose(0, 2, 1) @ turned[:, bands]
+        return columns
 
     def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
-        """As :class:`Expanded`; ``reach`` is of no use here."""
-        explained = workspace.array("product", len(spectra), self.basis.upper.shape[2], len(self.regression))
-        for start in range(0, len(spectra), TILE_ROWS):
-            tile = slice(start, start + TILE_ROWS)
-            for k, regression in enumerate(self.regression):
-                z = self.whiten(spectra[tile] - x[tile] @ regression.T, k)
-                p = z @ self.basis.upper[k]
-                left = z - p @ self.basis.upper[k].T
-                prior = p @ self.basis.lower[k].T
-                distance = np.einsum("nd,nd->n", left, left) + np.einsum("np,np->n", prior, prior)
-                log_joint[tile, k] -= 0.5 * distance
-                explained[tile, :, k] = p
-        return explained
+        """As :class:`Expanded`."""
+        n, n_components = log_joint.shape
+        product = workspace.array("product", n, self.whitening.upper.shape[1], n_components)
+        product[...] = 0.0
+        rows = spectra if self.order is None else spectra[:, self.order]
+        todo = np.ones((n, n_components), dtype=np.bool_)
+        if self.columns is not None and n_components > 1 and reach < np.inf:
+            lead = workspace.array("leading", n, LEADING, n_components)
+            flat = lead.reshape(n, -1)
+            for start in range(0, n, TILE_ROWS):
+                tile = slice(start, start + TILE_ROWS)
+                np.matmul(spectra[tile], self.columns, out=flat[tile])
+            bounds, best = workspace.array("bounds", n, n_components), np.empty(n, dtype=np.intp)
+            bound_rows(rows, x, lead, self.bound, log_joint, bounds, best, todo)
+            finish_rows(rows, x, todo, self.whitening, log_joint, product)
+            within_reach(bounds, best, reach, log_joint, todo)
+        finish_rows(rows, x, todo, self.whitening, log_joint, product)
+        return product
 
 
-LogJoint = Expanded | Formed
+LogJoint = Expanded | Turned | Formed
 """Prepared for one theta."""

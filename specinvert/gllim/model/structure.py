@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from ..core import Array
-from .residuals import TILE_ROWS, Basis, Formed, LogJoint
+from .residuals import TILE_ROWS, Bands, Basis, Expected, Formed, LogJoint, Turned
 
 SINGULAR = 1e-14
 """Smallest share of a band's own variance that float64 sums can tell from zero."""
 
-Bands = NDArray[np.intp] | slice
 Turn = Callable[[Array], Array]
 Axes = Iterator[tuple[Array, Turn | None]]
 
@@ -135,11 +135,8 @@ class Structure(ABC):
         """``Sigma_k^-1/2 columns_k`` for columns (K, D, m), by the root that :meth:`log_joint` takes."""
 
     @abstractmethod
-    def log_joint(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> LogJoint:
-        """Prepare the distances of residuals y_n - regression_k x_n, regression (K, D, q), less what a basis explains.
-
-        ``signal`` (D,) is the mean square of the spectra.
-        """
+    def log_joint(self, compact: Array, regression: Array, basis: Basis, expected: Expected) -> LogJoint:
+        """Prepare distances of residuals y_n - regression_k x_n, regression (K, D, q), less what a basis explains."""
 
 
 class Correlated(Structure):
@@ -197,16 +194,19 @@ class Correlated(Structure):
             whitened[:, bands] = [solve_triangular(f, c, lower=True) for f, c in zip(factors, parts, strict=True)]
         return whitened
 
-    def log_joint(self, compact: Array, regression: Array, basis: Basis, signal: Array) -> LogJoint:
-        factors = [(bands, np.linalg.cholesky(own)) for bands, own in self.split(compact)]
+    def log_joint(self, compact: Array, regression: Array, basis: Basis, expected: Expected) -> LogJoint:
+        roots = [(bands, _inverse_factors(own)) for bands, own in self.split(compact)]
+        if (compact == compact[:1]).all():
+            return Turned(
+                [(bands, root[0]) for bands, root in roots], self.whiten(compact, regression), basis, expected
+            )
+        return Formed(roots, regression, basis, expected)
 
-        def whiten(residual: Array, k: int) -> Array:
-            for bands, lower in factors:
-                own = residual[:, bands].T
-                residual[:, bands] = solve_triangular(lower[k], own, lower=True, check_finite=False).T
-            return residual
 
-        return Formed(whiten, regression, basis)
+def _inverse_factors(covariances: Array) -> Array:
+    """Lower triangular W (K, m, m) with W Sigma W' = I."""
+    factors = np.linalg.cholesky(covariances)
+    return np.stack([dtrtri(factor, lower=1)[0] for factor in factors])
 
 
 class Full(Correlated):
@@ -234,8 +234,8 @@ class Full(Correlated):
     def add_second_moments(self, spectra: Array, weights: Array, moments: Array) -> None:
         for k, column in enumerate(weights.T):
             rows = np.flatnonzero(column)
-            members = spectra[rows] if len(rows) < len(spectra) else spectra
-            moments[k] += (members * column[rows, None]).T @ members
+            members = spectra[rows] * np.sqrt(column[rows, None])
+            moments[k] += members.T @ members
 
     def moment_shape(self, n_components: int, n_bands: int) -> tuple[int, ...]:
         return (n_components, n_bands, n_bands)
@@ -248,14 +248,13 @@ class Full(Correlated):
     def clip(self, compact: Array, variance: Array, ratio: float) -> Array:
         if ratio == 0.0:
             return compact
+        clipped, floor = compact.copy(), np.diag(ratio * variance)
         deviation = np.sqrt(variance)
-        inverse = 1.0 / deviation
-        values, vectors = np.linalg.eigh(compact * np.outer(inverse, inverse))
-        low = values[:, 0] < ratio
-        clipped = compact.copy()
-        for k in np.flatnonzero(low):
-            kept = (vectors[k] * np.maximum(values[k], ratio)) @ vectors[k].T
-            clipped[k] = kept * np.outer(deviation, deviation)
+        outer = np.outer(deviation, deviation)
+        for k, own in enumerate(compact):
+            if dpotrf(own - floor, lower=1)[1]:  # not positive definite: an eigenvalue is below the floor
+                values, vectors = np.linalg.eigh(own / outer)
+                clipped[k] = (vectors * np.maximum(values, ratio)) @ vectors.T * outer
         return clipped
 
 

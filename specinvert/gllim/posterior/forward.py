@@ -181,14 +181,14 @@ class ForwardTerms:
         shift = theta.pi @ theta.centres()  # mean of the c*_k of eq. GLLiMtoGLLimStar
         structure = theta.structure
         basis, root, log_det = update_prior(structure, theta.Sigma, prior.maps, prior.covariance)
-        signal = replace(theta, b=theta.b - shift).mean_square()
+        expected = replace(theta, b=theta.b - shift).expected(prior.known, prior.origin)
         log_det = log_det + structure.log_det(theta.Sigma, theta.n_bands)  # of Gamma*_k = Sigma_k + A_k Gamma_k A_k'
         regression = prior.regression.copy()
         regression[:, :, -1] -= shift
         return cls(
             theta=theta,
             prior=prior,
-            residuals=structure.log_joint(theta.Sigma, regression, basis, signal),
+            residuals=structure.log_joint(theta.Sigma, regression, basis, expected),
             shift=shift,
             # Sigma*_k = (Gamma_k^-1 + A_k' Sigma_k^-1 A_k)^-1, eq. GLLiMtoGLLimStar
             covariance=root @ root.transpose(0, 2, 1),

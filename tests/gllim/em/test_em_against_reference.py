@@ -12,7 +12,9 @@ from scipy.stats import multivariate_normal
 import reference
 from specinvert.gllim import Constraints, GLLiMParameters
 from specinvert.gllim.em.statistics import log_joint_density
+from specinvert.gllim.model import residuals
 from specinvert.gllim.model.parameters import bic, n_free_parameters
+from specinvert.gllim.model.residuals import finish_rows
 from specinvert.gllim.posterior.forward import inverse_regression
 from strategies import (
     BARE,
@@ -69,6 +71,29 @@ def test_ten_iterations_agree_with_the_reference_in_every_structure(
     data = make_data(case, 3, 6, n_parameters, n_latent, ["none", "counts", "real"][case % 3])
     own = {"sigma": sigma, "tied_sigma": tied_sigma, "gamma": gamma, "tied_gamma": tied_gamma, "tied_pi": tied_pi}
     assert_agrees(data, own)
+
+
+@pytest.mark.parametrize("n_latent", [0, 2])
+@pytest.mark.parametrize("own", [{}, {"tied_sigma": True}])
+@pytest.mark.parametrize("noise", [0.3, 0.03])
+def test_full_sigma_of_many_bands_and_components_agrees_with_the_reference(
+    n_latent: int, own: dict, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = []
+
+    def count(spectra: np.ndarray, x: np.ndarray, todo: np.ndarray, *rest: object) -> None:
+        finished.append(todo.mean())
+        finish_rows(spectra, x, todo, *rest)
+
+    monkeypatch.setattr(residuals, "finish_rows", count)
+    data = make_data(0, 6, 40, 2, n_latent, "real", noise=noise, per_component=80)
+    model = fit_estimator(data, sigma="full", **own, **BARE)
+    theta, log_likelihoods = fit_reference(data, {"sigma": "full", **own})
+    assert_near(model.log_likelihoods_, log_likelihoods, RTOL)
+    assert_same_theta(model.parameters_, theta, RTOL)
+    # two calls a block, one for the likeliest component and one for those within reach
+    assert not own or not finished
+    assert own or sum(finished[-2:]) < 0.35
 
 
 @given(data=data_sets(), structure=structures())

@@ -225,17 +225,17 @@ def replace_noise(theta: GLLiMParameters) -> GLLiMParameters:
     return replace(theta, Sigma=0.0 * theta.Sigma)
 
 
-@pytest.mark.parametrize("init", ["kmeans", "gmm"])
-@pytest.mark.parametrize("n_latent", [0, 2])
+@pytest.mark.parametrize("sigma", ["iso", "full"])
+@pytest.mark.parametrize(("init", "n_latent", "n_bands"), [("kmeans", 0, 6), ("kmeans", 2, 40), ("gmm", 2, 6)])
 def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads(
-    init: str, n_latent: int, monkeypatch: pytest.MonkeyPatch
+    sigma: str, init: str, n_latent: int, n_bands: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = make_data(10, 3, 6, 2, n_latent, per_component=500)
+    data = make_data(10, 3, n_bands, 2, n_latent, per_component=500)
     monkeypatch.setattr(source_module, "BLOCK_NUMBERS", 1)
     fits = []
     for cpus in (1, 2, 7, 2):
         monkeypatch.setattr(source_module, "available_cpus", lambda cpus=cpus: cpus)
-        fits.append(fit_estimator(data, given=False, init=init, random_state=3, **TEN))
+        fits.append(fit_estimator(data, given=False, init=init, sigma=sigma, random_state=3, **TEN))
     for other in fits[1:]:
         np.testing.assert_array_equal(other.log_likelihoods_, fits[0].log_likelihoods_)
         for name in ("pi", "c", "Gamma", "A", "b", "Sigma"):

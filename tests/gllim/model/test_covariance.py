@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from specinvert.gllim.core.arrays import Workspace
 from specinvert.gllim.core.kernels import NEGLIGIBLE, normalize_rows
 from specinvert.gllim.model.constraints import KINDS, STRUCTURES
+from specinvert.gllim.model.residuals import Expected
 from specinvert.gllim.model.structure import SINGULAR, Structure, update_prior
 from strategies import SEEDS, SIGMAS, assert_near, covariances
 
@@ -204,6 +205,13 @@ def test_free_parameters_of_seven_bands(sigma: str, count: int) -> None:
     assert STRUCTURES[sigma].n_free(7) == count
 
 
+def expected_of(regression: np.ndarray) -> Expected:
+    """What may be expected of spectra on the maps ``regression`` (K, D, q) of standard regressors."""
+    k, d, q = regression.shape
+    second = np.eye(d) + np.einsum("kdq,keq->de", regression, regression) / k
+    return Expected(np.ones(d), np.full(k, 1.0 / k), np.repeat(np.eye(q)[None], k, axis=0), lambda: second)
+
+
 @given(**ANY, size=st.integers(0, 3), noise=st.sampled_from([1.0, 1e-8, 1e-12]), n=st.sampled_from([0, 1, 7, 200]))
 def test_products_give_the_distance_with_latents_integrated_out(
     sigma: str, seed: int, k: int, d: int, size: int, noise: float, n: int
@@ -217,7 +225,8 @@ def test_products_give_the_distance_with_latents_integrated_out(
     spectra = np.einsum("ndq,nq->nd", regression[labels], x) if n else np.zeros((0, d))
     spectra = spectra + np.sqrt(noise) * rng.normal(size=(n, d))
     log_joint = np.zeros((n, k))
-    explained = structure.log_joint(small, regression, basis, np.ones(d))(spectra, x, log_joint, np.inf, Workspace())
+    prepared = structure.log_joint(small, regression, basis, expected_of(regression))
+    explained = prepared(spectra, x, log_joint, np.inf, Workspace())
     distance = -2.0 * log_joint
 
     values = np.linalg.svd(structure.whiten(small, maps @ np.linalg.cholesky(prior)), compute_uv=False)
@@ -238,10 +247,10 @@ def test_products_give_the_distance_with_latents_integrated_out(
 
 
 @given(
-    sigma=st.sampled_from(["iso", "diag"]),
+    sigma=st.sampled_from(["iso", "diag", "full"]),
     seed=SEEDS,
     k=st.integers(1, 6),
-    d=st.integers(1, 9),
+    d=st.sampled_from([1, 2, 5, 9, 40]),
     size=st.integers(0, 3),
     decades=st.integers(0, 14),
 )
@@ -250,12 +259,13 @@ def test_what_is_left_out_of_reach_changes_no_bit_of_the_responsibilities(
 ) -> None:
     rng, structure, n = np.random.default_rng(seed), STRUCTURES[sigma], 30
     noise = 10.0 ** -rng.uniform(0.0, decades, k)
-    small = noise * compact(sigma, seed, k, d) if sigma == "iso" else noise[:, None] * compact(sigma, seed, k, d)
+    small = compact(sigma, seed, k, d)
+    small = small * noise.reshape(-1, *[1] * (small.ndim - 1))
     maps, prior, centres = rng.normal(size=(k, d, size)), covariances(rng, k, size), rng.normal(size=(k, d, 1))
     basis, _, _ = update_prior(structure, small, maps, prior)
     labels = rng.integers(k, size=n)
     spectra = centres[labels, :, 0] + np.sqrt(noise[labels])[:, None] * rng.normal(size=(n, d))
-    log_joint = structure.log_joint(small, centres, basis, np.ones(d))
+    log_joint = structure.log_joint(small, centres, basis, expected_of(centres))
     log_prior, found = rng.normal(size=(1, k)).repeat(n, axis=0), []
     for reach in (NEGLIGIBLE, np.inf):
         weights, density = log_prior.copy(), np.empty(n)
