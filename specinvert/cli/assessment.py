@@ -23,6 +23,7 @@ from .options import (
     BAND_DIM,
     FIGURE,
     FILE,
+    KNOWN,
     NOISE,
     PARAMETERS,
     READER,
@@ -37,7 +38,7 @@ from .options import (
     grouped,
     take,
 )
-from .values import noise_by_band, noise_of, picked, read_noise
+from .values import noise_by_band, noise_of, picked, read_known, read_noise
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from ..model import Model
     from ..scores import Finding
 
-OF_TEST = grouped(NOISE, ADD_NOISE, BAND_DIM, TOLERANCE)
+MEASURED = click.option("--measured", is_flag=True, help="The true parameters were measured, not simulated.")
+OF_TEST = grouped(NOISE, ADD_NOISE, KNOWN, MEASURED, BAND_DIM, TOLERANCE)
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class TestOptions:
 
     noise: str | None
     add_noise: str | None
+    known: tuple[str, ...]
+    measured: bool
     band_dim: str | None
     tolerance: float
 
@@ -62,9 +66,15 @@ class TestOptions:
         return with_noise(data, self.add_noise, *self._spectra_of(model, data), seed=1)
 
     def conditions(self, model: Model, data: Any) -> dict[str, Any]:
-        """Arguments of ``evaluate``, with the noise in the band dimension of the test set."""
+        """Options of an inversion, with the noise in the band dimension of the test set.
+
+        A parameter known may be a variable of the test set, as in ``--known incidence=incidence``.
+        """
         noise = noise_of(read_noise(self.noise), data, *self._spectra_of(model, data))
-        return {"noise": noise, "band_dim": self.band_dim, "tolerance": self.tolerance}
+        given = {name: data[text] for name, _, text in (item.partition("=") for item in self.known) if text in data}
+        others = [item for item in self.known if item.partition("=")[0] not in given]
+        known = given | (read_known(others) or {}) or None
+        return {"noise": noise, "known": known, "band_dim": self.band_dim, "tolerance": self.tolerance}
 
     def _spectra_of(self, model: Model, data: Any) -> tuple[str | None, str | None]:
         """Name and band dimension of the spectra of a test set, as those of training where nothing else tells."""
@@ -78,17 +88,30 @@ class TestOptions:
 @click.argument("test", type=FILE)
 @TABLE
 @OF_TEST
+@click.option("--weights", metavar="NAME", help="Variable of TEST that holds weights of the spectra.")
+@click.option(
+    "--groups", metavar="NAME", help="Variable of TEST that says which spectra belong together, as of a site."
+)
 @SCHEDULER
-def evaluate(model: Path, test: Path, output: Path | None, scheduler: str | None, **options: Any) -> None:
+def evaluate(
+    model: Path,
+    test: Path,
+    output: Path | None,
+    scheduler: str | None,
+    weights: str | None,
+    groups: str | None,
+    **options: Any,
+) -> None:
     """Compare MODEL's estimates with the true parameters in TEST, a netCDF, Zarr or CSV file of spectra and parameters.
 
-    TEST needs the bands of the model (average finer ones with resample) and the noise of training. What to beware of
-    is told on stderr.
+    TEST needs the bands of the model (average finer ones with resample) and, where it is simulated, the noise of
+    training; parameters that it lacks are left out. What to beware of is told on stderr.
 
     \b
     specinvert evaluate model.nc test.nc -o errors.csv
     specinvert evaluate model.nc simulated.nc --add-noise 0.005
     specinvert evaluate model.nc test.nc --noise 0.01
+    specinvert evaluate model.nc field.csv --measured --groups site --known incidence=incidence
     """
     from ..inverter import inversion_of, lacking_noise, load_inverter
     from ..io.reading import open_dataset
@@ -100,8 +123,9 @@ def evaluate(model: Path, test: Path, output: Path | None, scheduler: str | None
     data = of_test.noisy(inverter.model_, open_dataset(require_spectra(test)))
     conditions = of_test.conditions(inverter.model_, data)
     with cluster(scheduler):
-        table = inverter.evaluate(data, rechunk="auto", **conditions)
-        lacking = lacking_noise(inversion_of(inverter, **conditions), data)
+        told: dict[str, Any] = {"measured": of_test.measured, "weights": weights, "groups": groups}
+        table = inverter.evaluate(data, rechunk="auto", **told, **conditions)
+        lacking = [] if of_test.measured else lacking_noise(inversion_of(inverter, **conditions), data)
     click.echo(format_table(table))
     for finding in (*lacking, *evaluation_findings(table)):
         Session.current().console.note(_told(finding))
@@ -109,7 +133,7 @@ def evaluate(model: Path, test: Path, output: Path | None, scheduler: str | None
     tell_written((output,))
 
 
-@click.command(cls=Command, short_help="Correct a model's intervals on simulations held out of training.")
+@click.command(cls=Command, short_help="Correct a model's intervals on spectra held out of training.")
 @click.argument("model", type=FILE)
 @click.argument("held_out", type=FILE)
 @click.option("-o", "--output", type=FILE, required=True, help="Model file to write (.nc).")
@@ -127,6 +151,7 @@ def recalibrate(model: Path, held_out: Path, output: Path, minimum: int, **optio
     \b
     specinvert recalibrate model.nc held_out.nc -o calibrated.nc
     specinvert recalibrate model.nc simulated.nc -o calibrated.nc --add-noise 0.005
+    specinvert recalibrate model.nc field.csv -o calibrated.nc --measured --minimum 50
     """
     from ..cubes import percent
     from ..inverter import inversion_of, load_inverter, recalibrated
@@ -139,14 +164,19 @@ def recalibrate(model: Path, held_out: Path, output: Path, minimum: int, **optio
     of_test = take(TestOptions, options)
     data = of_test.noisy(inverter.model_, open_dataset(require_spectra(held_out)))
     conditions = {"rechunk": "auto", **of_test.conditions(inverter.model_, data)}
-    made = recalibrated(inversion_of(inverter, **conditions), data, minimum)
+    source = "measurements" if of_test.measured else "simulations"
+    made = recalibrated(inversion_of(inverter, **conditions), data, minimum, source)
     for finding in made.findings:
         Session.current().console.warn(f"{finding.title}. {finding.what} {finding.todo}")
-    before, found = coverage(made.before, [0.9])["coverage"].values[:, 0], made.model.recalibration
+    before, found = coverage(made.before, [0.9])["coverage"].sel(level=0.9), made.model.recalibration
     assert found is not None
     assert found.after is not None
-    for name, *shares in zip(made.model.names, before, found.after, strict=True):
-        click.echo(f"{name}: 90 % intervals hold {' before, '.join(map(percent, shares))} after")
+    for name, after in zip(made.model.names, found.after, strict=True):
+        if name in made.before:
+            share = percent(float(before.sel(parameter=name)))
+            click.echo(f"{name}: 90 % intervals hold {share} before, {percent(after)} after")
+        else:
+            click.echo(f"{name}: not corrected, {held_out} holds no values of it")
     save_model(made.model, output)
     tell_written((output,))
 
@@ -289,9 +319,12 @@ def report(model: Path, output: Path, title: str | None, chosen: tuple[str, ...]
     data = _given(options, of_test, chosen)
     inverter = load_inverter(model)
     conditions: dict[str, Any] = {"band_dim": of_test.band_dim, "tolerance": of_test.tolerance}
+    conditions["measured"] = of_test.measured
     if data["test"] is not None:
         data["test"] = of_test.noisy(inverter.model_, data["test"])
-        conditions = of_test.conditions(inverter.model_, data["test"])
+        conditions |= of_test.conditions(inverter.model_, data["test"])
+        if any(not isinstance(value, int | float | tuple) for value in (conditions["known"] or {}).values()):
+            raise ValueError("--known of a report must be numbers: use evaluate for values of each spectrum")
     if title is not None:
         conditions["title"] = title
     for finding in write_report(output, inverter, **data, **conditions):
@@ -311,6 +344,8 @@ def _given(options: dict[str, Any], of_test: TestOptions, chosen: tuple[str, ...
     for wanted, what, value in (
         ("test", "--noise is that of the test spectra", of_test.noise),
         ("test", "--add-noise is that of the test spectra", of_test.add_noise),
+        ("test", "--known is of the test spectra", of_test.known or None),
+        ("test", "--measured is of the test spectra", of_test.measured or None),
         ("maps", "--truth is drawn beside maps", options["truth"]),
         ("maps", "--select is of the maps", chosen or None),
     ):

@@ -11,14 +11,11 @@ import click
 
 from .base import Command, Session, check_targets
 from .inversion import CubeReading, invert
-from .options import FILE, NOISE, READER, SELECT, TRUTH, VARIABLE, Names, config_path, read_config
+from .options import FILE, KNOWN, NOISE, READER, SELECT, TRUTH, VARIABLE, Names, config_path, read_config
 from .values import each_array, noise_of, picked, read_known, read_noise
 
 if TYPE_CHECKING:
     import xarray as xr
-
-
-KNOWN = click.option("--known", metavar="NAME=VALUE", multiple=True, help="A parameter known, as in invert; repeat it.")
 
 
 @click.command(cls=Command, short_help="What a model, maps, a training set or a cube holds.")

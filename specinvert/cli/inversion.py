@@ -17,6 +17,7 @@ from .options import (
     DRY_RUN,
     EXCLUDE,
     FILE,
+    KNOWN,
     NOISE,
     READER,
     SCHEDULER,
@@ -104,12 +105,7 @@ class CubeReading:
     "--noise-includes-training/--no-noise-includes-training",
     help="--noise includes what training added, which is taken off it.",
 )
-@click.option(
-    "--known",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A parameter known here: incidence=30, incidence=angles.nc, or lai=0:3 for an interval; repeat it.",
-)
+@KNOWN
 @VARIABLE
 @READER
 @BAND_DIM

@@ -122,6 +122,12 @@ NOISE = click.option(
     metavar="NUMBER|FILE",
     help="Standard deviation beyond the noise of training, in units of the spectra, or a file of them.",
 )
+KNOWN = click.option(
+    "--known",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A parameter known here: incidence=30, incidence=angles.nc, or lai=0:3 for an interval; repeat it.",
+)
 ADD_NOISE = click.option(
     "--add-noise",
     metavar="NUMBER|FILE",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -120,8 +120,10 @@ class Recalibration:
         """What it was found on, and what it is worth, in words."""
         if self.n is None or self.before is None or self.after is None:
             return f"by {self.method} pairs of {self.source}"
-        counts = "-".join(f"{n}" for n in sorted({int(self.n.min()), int(self.n.max())}))
-        shares = ", then ".join(", ".join(f"{share:.2g}" for share in values) for values in (self.before, self.after))
+        n = self.n[self.n > 0]
+        counts = "-".join(f"{count}" for count in sorted({int(n.min()), int(n.max())}))
+        shown = [values[self.n > 0] for values in (self.before, self.after)]
+        shares = ", then ".join(", ".join(f"{share:.2g}" for share in values) for values in shown)
         return f"by {counts} {self.method} pairs of {self.source}, 90 % intervals hold {shares}"
 
     @classmethod
@@ -204,6 +206,22 @@ class Recalibration:
         shares = np.array([_shares(z, ndtr(z), after) for z in values])
         n = np.array([z.size for z in values])
         return cls(GRID.copy(), raw, KNOTS.copy(), raw_scores, source, method, n, *shares.T)
+
+    def placed(self, rows: Sequence[int | None]) -> Recalibration:
+        """The rows in another order; None stands for a parameter without pairs, whose map is the identity."""
+        if list(rows) == list(range(len(self.raw))):
+            return self
+
+        def chosen(values: Array | None, empty: ArrayLike) -> Any:
+            return None if values is None else np.array([empty if row is None else values[row] for row in rows])
+
+        return replace(
+            self,
+            raw=chosen(self.raw, self.levels),
+            raw_scores=chosen(self.raw_scores, KNOTS),
+            n=chosen(self.n, 0),
+            **{name: chosen(getattr(self, name), np.nan) for name in ("before", "after")},
+        )
 
     @property
     def reach(self) -> Array:

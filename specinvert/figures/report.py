@@ -23,6 +23,7 @@ from ..io import atomic_path, check_target
 from ..model import Model
 from ..scores import (
     KNOWN,
+    MEASURED,
     Finding,
     band_findings,
     evaluation_findings,
@@ -133,6 +134,7 @@ def write_report(
     truth: xr.Dataset | None = None,
     *,
     title: str = "GLLiM model report",
+    measured: bool = False,
     **options: Any,
 ) -> list[Finding]:
     """Write a report on a model as one HTML page that needs no other file, no network and no script.
@@ -149,6 +151,7 @@ def write_report(
     training : the training set, to be drawn.
     truth : true maps on the grid of `maps`, drawn beside them.
     title : heading of the page.
+    measured : whether the true parameters of `test` were measured, not simulated.
     options : `noise` of the test spectra beyond that of training, `band_dim`, `tolerance` and others of
         `GLLiMInverter.invert`, for the test set.
 
@@ -176,7 +179,7 @@ def write_report(
     new_figure(1.0, 1.0)
     inversion = inversion_of(inverter, **options)
     results = None if maps is None else read_results(maps, truth, _in_maps(maps, model.names))
-    sample = None if test is None else evaluate_sample(inversion, test)
+    sample = None if test is None else evaluate_sample(inversion, test, measured)
     findings = list(model_findings(model))
     parameters = [_parameter_table(model)] if model.names else []
     about: list[Part] = [_model_facts(model), *parameters, _settings_table(model)]
@@ -243,7 +246,8 @@ def _training(inverter: GLLiMInverter, training: xr.Dataset | None, findings: li
 def _evaluation(model: Model, sample: EvaluatedSample, findings: list[Finding]) -> Section:
     scores = sample.evaluation
     findings += evaluation_findings(scores)
-    findings += noise_findings(float(sample.estimates["fit_rmse"].median()), model.training_noise)
+    if scores.attrs["truth"] != MEASURED:
+        findings += noise_findings(float(sample.estimates["fit_rmse"].median()), model.training_noise)
     findings += band_findings(sample.rows, model.bands, "test spectra")
     said = "; ".join(
         f"{name}: NRMSE {float(nrmse):.3g}"
@@ -265,7 +269,7 @@ def _evaluation(model: Model, sample: EvaluatedSample, findings: list[Finding]) 
         ),
     ]
     for kind, place in sample.examples.items():
-        true = {name: float(sample.truth[name].isel(place)) for name in model.names}
+        true = {name: float(sample.truth[name].isel(place)) for name in sample.truth.data_vars}
         fit = float(sample.estimates["fit_rmse"].isel(place))
         beside = ", ".join(f"{name} {value:.3g}" for name, value in true.items())
         parts.append(

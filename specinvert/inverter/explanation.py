@@ -53,23 +53,24 @@ class EvaluatedSample:
         return int(self.estimates["fit_rmse"].notnull().sum())
 
 
-def evaluate_sample(inversion: Inversion, test: xr.Dataset) -> EvaluatedSample:
+def evaluate_sample(inversion: Inversion, test: xr.Dataset, measured: bool = False) -> EvaluatedSample:
     """Evaluate a test set, and read the sample.
 
     Raises
     ------
     TypeError, ValueError : as `GLLiMInverter.evaluate`.
     """
-    names = inversion.model.names
     inversion = replace(inversion, rechunk="auto")
     some, request = _sampled(inversion, test, MAX_PAIRS)
-    scores = inversion.evaluate(test)
+    scores = inversion.evaluate(test, measured)
     inversion = replace(inversion, band_dim=request.band_dim)
     estimates = inversion.maps(request.cube, ["mean", "std", "fit_rmse"])
     return EvaluatedSample(
         scores,
         estimates,
-        xr.Dataset({name: broadcast_truth(some[name], estimates[name]) for name in names}),
+        xr.Dataset(
+            {name: broadcast_truth(some[name], estimates[name]) for name in scores["parameter"].values.tolist()}
+        ),
         inversion.pit(some),
         request.cube,
         _rows(request),
@@ -83,6 +84,7 @@ def lacking_noise(inversion: Inversion, test: xr.Dataset) -> list[Finding]:
     added = inversion.model.training_noise
     if added is None:
         return []
+    inversion = replace(inversion, known=None)  # may be of each spectrum, and matters little to a median misfit
     _, request = _sampled(inversion, test, FEW_SPECTRA)
     misfit = replace(inversion, band_dim=request.band_dim).maps(request.cube, ["fit_rmse"])["fit_rmse"]
     return list(noise_findings(float(misfit.median()), added))
@@ -105,13 +107,16 @@ def recalibrated(inversion: Inversion, held_out: xr.Dataset, minimum: int, sourc
     ------
     ValueError : too few pairs, or a model with compositions.
     """
-    earlier = inversion.model.recalibration
+    earlier, every = inversion.model.recalibration, inversion.model.names
     uncorrected = replace(inversion.model, recalibration=None)
     scores = replace(inversion, model=uncorrected).scores(held_out)
+    names = [str(name) for name in scores.data_vars]
     correction = Recalibration.of_scores(scores, minimum, source, "held-out")
+    before = None if earlier is None else earlier.placed([every.index(name) for name in names])
+    rows = [names.index(name) if name in names else None for name in every]
     return Recalibrated(
-        replace(uncorrected, recalibration=correction),
-        xr.apply_ufunc(ndtr, scores) if earlier is None else earlier.pit_of_scores(scores),
+        replace(uncorrected, recalibration=correction.placed(rows)),
+        xr.apply_ufunc(ndtr, scores) if before is None else before.pit_of_scores(scores),
         correction.pit_of_scores(scores),
         [] if source == "measurements" else lacking_noise(inversion, held_out),
     )
@@ -120,11 +125,11 @@ def recalibrated(inversion: Inversion, held_out: xr.Dataset, minimum: int, sourc
 def _sampled(inversion: Inversion, test: xr.Dataset, most: int) -> tuple[xr.Dataset, Request]:
     """At most so many spectra with their truths, in memory, and the request to invert them."""
     model, inversion = inversion.model, replace(inversion, rechunk="auto")
-    truth, spectra = read_truth(test, model.names, model.attrs)
+    truth, spectra = read_truth(test, model.names, model.attrs, partial=True)
     request = inversion.request(spectra)
     samples = [dim for dim in request.cube.dims if dim != request.band_dim]
     some = subsample(spectra.assign(truth.data_vars), samples, most).compute()
-    return some, inversion.request(some.drop_vars(model.names))
+    return some, inversion.request(some.drop_vars(list(truth.data_vars)))
 
 
 def _rows(request: Request) -> Array:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from .._version import __version__
@@ -42,7 +43,16 @@ from ..cubes import (
     without_training,
 )
 from ..model import Model
-from ..scores import broadcast_truth, calibration_table, evaluation, read_truth
+from ..scores import (
+    MEASURED,
+    broadcast_truth,
+    calibration_table,
+    evaluation,
+    grouped_errors,
+    of_samples,
+    read_truth,
+    weighted_calibration,
+)
 
 
 @dataclass(frozen=True)
@@ -107,38 +117,68 @@ class Inversion:
             )
         return label_posterior(kernel, request, n_components)
 
-    def evaluate(self, test: xr.Dataset) -> xr.Dataset:
+    def evaluate(
+        self,
+        test: xr.Dataset,
+        measured: bool = False,
+        weights: str | xr.DataArray | None = None,
+        groups: str | xr.DataArray | None = None,
+    ) -> xr.Dataset:
         """Errors, scores and calibration over ``parameter`` on spectra of known parameters."""
-        names = self.model.names
-        maps, truth = self._compare(test, ("mean", "pit", "crps"))
-        scores = evaluation(maps[names], truth, names)
+        require_flags(measured=measured)
+        maps, truth, (weight, group) = self._compare(test, ("mean", "pit", "crps"), weights=weights, groups=groups)
+        names = list(truth)
+        scores = evaluation(maps[names], truth, names, weight)
         if self.model.transforms.is_identity:
-            crps = [float(maps[f"{name}_crps"].mean()) for name in names]
+            scored = [maps[f"{name}_crps"] for name in names]
+            crps = [float((one if weight is None else one.weighted(weight.fillna(0.0))).mean()) for one in scored]
             attrs = {"long_name": "mean continuous ranked probability score"}
             if "units" in scores["rmse"].attrs:
                 attrs["units"] = scores["rmse"].attrs["units"]
             scores["crps"] = ("parameter", crps, attrs)
-        return scores.merge(calibration_table(_named(maps, "pit", names)))
+        pit = _named(maps, "pit", names)
+        scores = scores.merge(calibration_table(pit) if weight is None else weighted_calibration(pit, weight))
+        if group is not None:
+            share = (xr.ones_like(pit[names[0]]) if weight is None else weight).values.ravel()
+            rows = [
+                grouped_errors((maps[n] - truth[n]).values.ravel(), pit[n].values.ravel(), share, group.values.ravel())
+                for n in names
+            ]
+            scores = scores.assign({column: ("parameter", [row[column] for row in rows]) for column in rows[0]})
+        absent = [name for name in self.model.names if name not in names]
+        told = {"absent": ", ".join(absent)} if absent else {}
+        return scores.assign_attrs(truth=MEASURED if measured else "simulated", **told)
 
     def pit(self, test: xr.Dataset) -> xr.Dataset:
         """The posterior's distribution function at the truth, by parameter."""
-        return _named(self._compare(test, ("pit",))[0], "pit", self.model.names)
+        maps, truth, _ = self._compare(test, ("pit",))
+        return _named(maps, "pit", list(truth))
 
     def scores(self, test: xr.Dataset) -> xr.Dataset:
         """Standard normal scores of :meth:`pit`, by parameter: Phi^-1 of it, but of any size, where it is 0 or 1."""
-        return _named(self._compare(test, ("score",))[0], "score", self.model.names)
+        maps, truth, _ = self._compare(test, ("score",))
+        return _named(maps, "score", list(truth))
 
-    def _compare(self, test: xr.Dataset, kinds: Sequence[str]) -> tuple[xr.Dataset, dict[str, xr.DataArray]]:
-        """Outputs for spectra of known parameters, computed together, and these on the grid of the outputs."""
+    def _compare(
+        self, test: xr.Dataset, kinds: Sequence[str], **of_rows: str | xr.DataArray | None
+    ) -> tuple[xr.Dataset, dict[str, xr.DataArray], list[xr.DataArray | None]]:
+        """Outputs for spectra of known parameters, computed together, and these on the grid of the outputs.
+
+        So are ``of_rows``, what else is given of each spectrum. Parameters that the test set lacks are left out.
+        """
         names = self.model.names
-        truth, spectra = read_truth(test, names, self.model.attrs)
-        truth = truth.assign({name: meant(truth[name], f"true {name!r}").variable for name in names})
+        truth, spectra = read_truth(test, names, self.model.attrs, partial=True)
+        own = [name for name in names if name in truth]
+        truth = truth.assign({name: meant(truth[name], f"true {name!r}").variable for name in own})
+        unknown = {name: xr.full_like(truth[own[0]], np.nan, np.float64) for name in names if name not in own}
         request = self.request(spectra)
-        kernel = self._kernel(request, declare_scores(kinds, names), truth)
+        kernel = self._kernel(request, declare_scores(kinds, names), truth.assign(unknown))
+        given = {what: of_samples(spectra, value, what) for what, value in of_rows.items()}
         with large_graphs():
             maps = apply_blocks(request.cube, request.band_dim, kernel).compute()
         first = maps[next(iter(maps.data_vars))]
-        return maps, {name: broadcast_truth(truth[name], first) for name in names}
+        on_grid = {what: value if value is None else _on_grid(value, first, what) for what, value in given.items()}
+        return maps, {name: broadcast_truth(truth[name], first) for name in own}, list(on_grid.values())
 
     def request(self, data: xr.DataArray | xr.Dataset) -> Request:
         """The spectra in ``data`` and where their bands are; raises as :func:`specinvert.cubes.read_request`."""
@@ -219,6 +259,14 @@ def simulate(model: Model, parameters: xr.Dataset, latent: xr.DataArray | None =
         name=model.spectra_name,
         attrs={} if model.spectra_units is None else {"units": model.spectra_units},
     )
+
+
+def _on_grid(values: xr.DataArray, like: xr.DataArray, what: str) -> xr.DataArray:
+    """What is given of each sample, on the grid of the estimates; ValueError where it has another."""
+    strange = {dim: size for dim, size in values.sizes.items() if like.sizes.get(dim) != size}
+    if strange:
+        raise ValueError(f"{what} have dimensions {strange} that the spectra {dict(like.sizes)} do not have")
+    return broadcast_truth(values.reset_coords(drop=True), like).transpose(*like.dims).compute()
 
 
 def _named(maps: xr.Dataset, kind: str, names: Sequence[str]) -> xr.Dataset:

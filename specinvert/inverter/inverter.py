@@ -231,22 +231,36 @@ class GLLiMInverter(InverterSettings):
         """
         return simulate(model_of(self), parameters, latent)
 
-    def evaluate(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
+    def evaluate(
+        self,
+        test: xr.Dataset,
+        *,
+        measured: bool = False,
+        weights: str | xr.DataArray | None = None,
+        groups: str | xr.DataArray | None = None,
+        **options: Any,
+    ) -> xr.Dataset:
         """Invert spectra whose parameters are known, and compare.
 
         Parameters
         ----------
         test : spectra and true parameters, variables or coordinates, of any dimensions; a cube with truth maps too.
-            Simulated ones need the noise of training, as :func:`specinvert.nuisance.apply` adds it.
-        options : of :meth:`invert`, such as ``noise``, ``band_dim`` and ``tolerance``.
+            Simulated ones need the noise of training, as :func:`specinvert.nuisance.apply` adds it. Parameters that it
+            lacks are not evaluated, and told by the attribute ``absent``.
+        measured : whether the truth was measured, not simulated: other advice fits then.
+        weights : of the spectra, a variable's name or an array, zero or more.
+        groups : which spectra belong together, such as the pixels of a site, a variable's name or an array: adds
+            n_groups and the standard errors rmse_error and coverage_90_error, which take groups, not spectra, for
+            independent (Liang and Zeger, 1986).
+        options : of :meth:`invert`, such as ``noise``, ``known``, ``band_dim`` and ``tolerance``.
 
         Returns
         -------
         Dataset over ``parameter``: nrmse, rmse, bias, r2, correlation_squared, the number of pairs, the mean crps
         (without transforms), and of the intervals coverage_50, coverage_90, coverage_95, ks_statistic and ks_p of the
-        PIT values' uniformity, and calibration_error, the mean difference of coverage and level.
+        PIT values' uniformity (without weights), and calibration_error, the mean difference of coverage and level.
         """
-        return inversion_of(self, **options).evaluate(test)
+        return inversion_of(self, **options).evaluate(test, measured, weights, groups)
 
     def pit(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
         """The probability integral transform of true parameters: the posterior's distribution function at the truth.

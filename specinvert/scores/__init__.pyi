@@ -1,4 +1,12 @@
-from .calibration import Recalibration, calibration_table, coverage, pit_histogram, pit_values, uniformity
+from .calibration import (
+    Recalibration,
+    calibration_table,
+    coverage,
+    pit_histogram,
+    pit_values,
+    uniformity,
+    weighted_calibration,
+)
 from .comparison import DEFAULT_METHODS, compare, format_comparison, require_score
 from .findings import (
     Finding,
@@ -11,12 +19,15 @@ from .findings import (
 )
 from .metrics import (
     KNOWN,
+    MEASURED,
     broadcast_truth,
     evaluation,
     format_number,
     format_table,
+    grouped_errors,
     is_given,
     nrmse,
+    of_samples,
     paired,
     read_truth,
     shared_parameters,
@@ -40,6 +51,7 @@ __all__ = [
     "CAVEAT",
     "DEFAULT_METHODS",
     "KNOWN",
+    "MEASURED",
     "Finding",
     "Recalibration",
     "band_findings",
@@ -56,12 +68,14 @@ __all__ = [
     "format_ranking",
     "format_selection",
     "format_table",
+    "grouped_errors",
     "is_given",
     "map_findings",
     "model_findings",
     "model_names",
     "noise_findings",
     "nrmse",
+    "of_samples",
     "other_model",
     "paired",
     "pit_histogram",
@@ -74,4 +88,5 @@ __all__ = [
     "scores_of",
     "shared_parameters",
     "uniformity",
+    "weighted_calibration",
 ]

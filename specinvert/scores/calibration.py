@@ -72,6 +72,30 @@ def coverage(pit: xr.Dataset, levels: Sequence[float] = LEVELS) -> xr.Dataset:
     return _table(values, columns, ("level",)).assign_coords(level)
 
 
+def weighted_calibration(pit: xr.Dataset, weights: xr.DataArray) -> xr.Dataset:
+    """The coverage and calibration error of :func:`calibration_table`, each truth counting by its weight.
+
+    Parameters
+    ----------
+    pit : PIT values, a variable a parameter. weights : zero or more, on the grid of each.
+    """
+    rows = []
+    for name in pit.data_vars:
+        u, w = (array.transpose(*weights.dims).values.ravel().astype(np.float64) for array in (pit[name], weights))
+        there = np.isfinite(u) & (w > 0.0)
+        gap = np.abs(2.0 * u[there] - 1.0)
+        order = np.argsort(gap)
+        ends = np.concatenate([[0.0], np.cumsum(w[there][order])])
+        shares = ends[np.searchsorted(gap[order], np.array(LEVELS) + 1e-12, side="right")]
+        rows.append(shares / ends[-1] if ends[-1] > 0.0 else np.full(len(LEVELS), np.nan))
+    table = np.array(rows)
+    columns = {f"coverage_{percent}": table[:, LEVELS.index(percent / 100)] for percent in (50, 90, 95)}
+    texts = {name: f"share of truths inside {name.removeprefix('coverage_')} % intervals" for name in columns}
+    columns["calibration_error"] = np.abs(table - LEVELS).mean(axis=1)
+    texts["calibration_error"] = "mean absolute difference between coverage and level"
+    return _table(dict.fromkeys(map(str, pit.data_vars), np.empty(0)), {n: (columns[n], texts[n]) for n in columns})
+
+
 def pit_histogram(pit: xr.Dataset, bins: int = 20) -> xr.Dataset:
     """Count PIT values in equal bins, with the band where counts of uniform values fall.
 

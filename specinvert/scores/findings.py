@@ -17,6 +17,7 @@ from ..flags import FLAGS, NODATA
 from ..gllim.model import few_samples
 from ..gllim.posterior import distance_at
 from ..model import Model
+from .metrics import MEASURED
 
 LEAST_COVERAGE, MOST_COVERAGE = 0.80, 0.97
 """Shares of truths in 90 % intervals below which these are too narrow, and above which too wide."""
@@ -125,7 +126,11 @@ def band_findings(spectra: np.ndarray, bands: Bands, of: str) -> Iterator[Findin
 
 
 def evaluation_findings(evaluation: xr.Dataset) -> Iterator[Finding]:
-    """Findings of an evaluation, as `GLLiMInverter.evaluate` returns it: errors and coverage of the parameters."""
+    """Findings of an evaluation, as `GLLiMInverter.evaluate` returns it: errors and coverage of the parameters.
+
+    What helps where the truth was simulated may not where it was measured, which the attribute ``truth`` tells.
+    """
+    measured = evaluation.attrs.get("truth") == MEASURED
     names = evaluation["parameter"].values.tolist()
     kinds = ("nrmse", "rmse", "bias", "coverage_90", "n")
     scores = {kind: dict(zip(names, evaluation[kind].values.tolist(), strict=True)) for kind in kinds}
@@ -134,14 +139,31 @@ def evaluation_findings(evaluation: xr.Dataset) -> Iterator[Finding]:
         todo = "Check that the test set has finite values of them, and spectra with enough valid bands."
         yield Finding(f"Not evaluated: {', '.join(empty)}", "No pair of truth and estimate is left.", todo, True)
     yield from _errors(scores)
-    yield from _coverage(scores["coverage_90"])
+    yield from _coverage(scores["coverage_90"], measured)
+    if "absent" in evaluation.attrs:
+        what = "The test set holds no values of these parameters of the model."
+        yield Finding(f"Not evaluated: {evaluation.attrs['absent']}", what, "Nothing, if they were never measured.")
+    yield from _sureness(evaluation, measured)
+
+
+def _sureness(evaluation: xr.Dataset, measured: bool) -> Iterator[Finding]:
     least = int(evaluation["n"].min())
-    if 0 < least < FEW_PAIRS:
+    if "n_groups" in evaluation:
+        groups = int(evaluation["n_groups"].min())
+        error = float(evaluation["coverage_90_error"].max())
+        sure = f"uncertain by {percent(2.0 * error)}" if np.isfinite(error) else "unknown"
+        yield Finding(
+            f"The test spectra are {groups} groups",
+            f"{least} pairs of truth and estimate in {groups} groups leave the share in 90 % intervals {sure}: pairs "
+            "of a group err alike.",
+            "Count groups, not spectra, when you compare scores.",
+        )
+    elif 0 < least < FEW_PAIRS:
         yield Finding(
             "The test set is small",
             f"{least} pairs of truth and estimate leave the share in 90 % intervals uncertain by "
             f"{percent(2 * np.sqrt(0.09 / least))}.",
-            f"Evaluate on {FEW_PAIRS} simulations or more.",
+            "Take differences smaller than that for chance." if measured else f"Evaluate on {FEW_PAIRS} or more.",
         )
 
 
@@ -258,18 +280,30 @@ def _errors(scores: Mapping[str, Mapping[str, float]]) -> Iterator[Finding]:
             )
 
 
-def _coverage(shares: Mapping[str, float]) -> Iterator[Finding]:
+def _coverage(shares: Mapping[str, float], measured: bool) -> Iterator[Finding]:
     narrow = {name: percent(share) for name, share in shares.items() if share < LEAST_COVERAGE}
     wide = {name: percent(share) for name, share in shares.items() if share > MOST_COVERAGE}
     recalibrate = (
         "Recalibrate on simulations held out of training (specinvert recalibrate, or inverter.recalibrate), or train "
         "with more components"
     )
+    narrower = f"{recalibrate}, with latent dimensions for what else varies, or with the sensor's noise."
+    if measured:
+        recalibrate = (
+            "Correct intervals on measured values: specinvert recalibrate --measured --minimum 50, or "
+            "inverter.recalibrate(field, 50, measured=True), on other sites than those evaluated"
+        )
+        narrower = (
+            "More components, or a recalibration on simulations, do not help here: measured spectra hold what the "
+            "simulations lack. Train with it (specinvert.nuisance: noise, gain, offset, background), or declare the "
+            "noise at inversion (noise=), and compare such models on spectra of the target (specinvert rank). Then: "
+            f"{recalibrate[0].lower()}{recalibrate[1:]}."
+        )
     if narrow:
         yield Finding(
             f"Uncertainties are too small: {', '.join(narrow)}",
             f"90 % intervals hold only this share of the truths: {_each(narrow)}.",
-            f"{recalibrate}, with latent dimensions for what else varies, or with the sensor's noise.",
+            narrower,
             True,
         )
     if wide:

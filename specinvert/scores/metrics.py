@@ -6,7 +6,7 @@ chunk in one computation.
 
 With e = estimate - truth over the n pairs, SSE = sum e**2 and SST = sum (truth - mean truth)**2,
 NRMSE = sqrt(SSE / SST), the paper's definition; R2 = 1 - SSE / SST; and the squared correlation follows
-from three variances, since 2 cov(a, b) = var a + var b - var (a - b).
+from three variances, since 2 cov(a, b) = var a + var b - var (a - b). With weights every sum and mean is weighted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _METRICS = {
     "correlation_squared": ("squared Pearson correlation of estimate and truth", "1"),
     "n": ("number of pairs compared", "1"),
 }
+MEASURED = "measured"
+"""Value of the attribute ``truth`` of an evaluation whose truth was not simulated."""
 
 
 @overload
@@ -73,6 +75,7 @@ def evaluation(
     estimates: xr.Dataset | Mapping[str, xr.DataArray],
     truth: xr.Dataset | Mapping[str, xr.DataArray],
     parameters: Sequence[str],
+    weights: xr.DataArray | None = None,
 ) -> xr.Dataset:
     """Compare estimates with the truth, parameter by parameter.
 
@@ -81,6 +84,7 @@ def evaluation(
     estimates : estimated parameters by name, any dimensions, lazy or not.
     truth : true parameters by name, each on the grid of its estimate, dimensions in any order.
     parameters : the names to compare, at least one.
+    weights : of the pairs, zero or more, on the grid of the estimates; None: all the same.
 
     Returns
     -------
@@ -113,7 +117,8 @@ def evaluation(
     with warnings.catch_warnings():
         # no pair left, a single pair and infinite estimates are answered with NaN or infinity
         warnings.simplefilter("ignore", RuntimeWarning)
-        sums = xr.concat([_sums(*pair) for pair in pairs], dim="parameter").compute()
+        bare = None if weights is None else paired(weights, weights, "weights")[0]
+        sums = xr.concat([_sums(*pair, bare) for pair in pairs], dim="parameter").compute()
     result = xr.Dataset(
         {name: ("parameter", values, {"long_name": _METRICS[name][0]}) for name, values in _metrics(sums).items()},
         coords={"parameter": ("parameter", names, {"long_name": "estimated parameter"})},
@@ -238,26 +243,35 @@ def _common_units(estimate: xr.DataArray, truth: xr.DataArray, name: str) -> str
     return units[0] or units[1]
 
 
-def _sums(estimate: xr.DataArray, truth: xr.DataArray) -> xr.Dataset:
+def _sums(estimate: xr.DataArray, truth: xr.DataArray, weights: xr.DataArray | None) -> xr.Dataset:
     """Reduce pairs to the moments every metric needs; scalars, lazy if the input is."""
     valid = estimate.notnull() & truth.notnull()
+    if weights is not None:
+        weights = weights.transpose(*estimate.dims)
+        valid = valid & (weights > 0.0)
     estimate, truth = estimate.where(valid), truth.where(valid)
     error = estimate - truth
+
+    def mean(values: xr.DataArray) -> xr.DataArray:
+        return values.mean() if weights is None else (values * weights).sum() / weights.where(valid).sum()
+
+    def variance(values: xr.DataArray) -> xr.DataArray:
+        return values.var() if weights is None else mean((values - mean(values)) ** 2)
+
+    def unless_constant(values: xr.DataArray) -> xr.DataArray:
+        # the computed variance of a constant need not be exactly zero
+        return variance(values).where(values.max() > values.min())
+
     return xr.Dataset(
         {
             "n": valid.sum(),
-            "bias": error.mean(),
-            "mean_square": (error**2).mean(),
-            "var_error": error.var(),
-            "var_estimate": _variance(estimate),
-            "var_truth": _variance(truth),
+            "bias": mean(error),
+            "mean_square": mean(error**2),
+            "var_error": variance(error),
+            "var_estimate": unless_constant(estimate),
+            "var_truth": unless_constant(truth),
         }
     )
-
-
-def _variance(values: xr.DataArray) -> xr.DataArray:
-    """Variance, NaN for a constant, whose computed variance need not be exactly zero."""
-    return values.var().where(values.max() > values.min())
 
 
 def _metrics(sums: xr.Dataset) -> dict[str, np.ndarray]:
@@ -285,10 +299,59 @@ KNOWN = "known"
 """What tables say in place of scores where a parameter was known at inversion."""
 
 
+def grouped_errors(error: np.ndarray, pit: np.ndarray, weights: np.ndarray, groups: np.ndarray) -> dict[str, float]:
+    """Standard errors of the RMSE and of the coverage of 90 % intervals where pairs of a group are not independent.
+
+    Those of sums over groups (Liang and Zeger, 1986): a mean m of values x with weights w errs by
+    sqrt(G / (G - 1) sum_g (sum_{i in g} w_i (x_i - m))**2) / sum w.
+
+    Parameters
+    ----------
+    error : (n,) estimate minus truth, NaN where there is no pair. pit : (n,), NaN where there is none.
+    weights : (n,). groups : (n,) number of the group.
+
+    Returns
+    -------
+    `n_groups`, `rmse_error` and `coverage_90_error`; NaN of a single group.
+    """
+
+    def mean_and_error(values: np.ndarray) -> tuple[float, float, int]:
+        there = np.isfinite(values) & (weights > 0.0)
+        w, x = weights[there], values[there]
+        kinds, which = np.unique(groups[there], return_inverse=True)
+        if len(kinds) < 2:
+            return np.nan, np.nan, len(kinds)
+        mean = float(w @ x / w.sum())
+        sums = np.bincount(which, w * (x - mean))
+        return mean, float(np.sqrt(len(kinds) / (len(kinds) - 1) * (sums @ sums)) / w.sum()), len(kinds)
+
+    square, square_error, n_groups = mean_and_error(error**2)
+    _, coverage_error, _ = mean_and_error(np.where(np.isnan(pit), np.nan, np.abs(2.0 * pit - 1.0) <= 0.9))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rmse_error = float(np.float64(square_error) / (2.0 * np.sqrt(square)))
+    return {"n_groups": n_groups, "rmse_error": rmse_error, "coverage_90_error": coverage_error}
+
+
+def of_samples(test: xr.Dataset, given: str | xr.DataArray | None, what: str) -> xr.DataArray | None:
+    """Weights or groups of the samples of a test set: those of a variable's name, or as given.
+
+    Raises ValueError where there is no such variable, and TypeError for anything else.
+    """
+    if given is None or isinstance(given, xr.DataArray):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"{what} must be the name of a variable of the test set or a DataArray, not {given!r}")
+    if given not in test.variables:
+        raise ValueError(f"{what} {given!r} not in the test set; it has {listed(test.variables)}")
+    return test[given]
+
+
 def read_truth(
-    test: xr.Dataset, names: Sequence[str], attrs: Mapping[str, Mapping[str, str]]
+    test: xr.Dataset, names: Sequence[str], attrs: Mapping[str, Mapping[str, str]], partial: bool = False
 ) -> tuple[xr.Dataset, xr.Dataset]:
     """The true parameters of a test set, and its spectra without them: nothing else has a parameter's name.
+
+    Where ``partial``, it need not have all.
 
     Raises
     ------
@@ -299,7 +362,8 @@ def read_truth(
     if not names:
         raise ValueError("an unsupervised model has no parameters to compare with a truth")
     absent = [name for name in names if name not in test.variables]
-    if absent:
+    names = [name for name in names if name not in absent] if partial else names
+    if absent and (not partial or not names):
         raise ValueError(f"true parameters {listed(absent)} not in the test set; it has {listed(test.variables)}")
     for name in names:
         require_numbers(test[name], f"true {name!r}")

@@ -171,6 +171,31 @@ def test_evaluate_says_what_to_beware_of_and_recalibrate_mends_the_intervals(mad
     np.testing.assert_allclose(after, 0.9, atol=0.01)
 
 
+def test_measured_values_are_evaluated_and_correct_intervals(made: Path, tmp_path: Path) -> None:
+    field = make_training(90, seed=3).drop_vars("dust")
+    field["water"] += 0.3
+    field = field.assign(site=("sample", np.arange(90) // 3), angle=("sample", np.full(90, 0.4)))
+    field.to_netcdf(tmp_path / "field.nc")
+    files = made / "model.nc", tmp_path / "field.nc"
+    told = run("evaluate", *files, "--measured", "--groups", "site", "--known", "dust=angle", "--weights", "angle")
+    assert told.exit_code == 0, told.stderr
+    assert told.stdout.splitlines()[0].split()[-2:] == ["rmse_error", "coverage_90_error"]
+    assert "30 groups" in told.stderr
+    assert "do not help here" in told.stderr
+    assert "Not evaluated: dust" in told.stderr
+    few = "--measured", "--minimum", 50
+    said = succeed("recalibrate", *files, "-o", tmp_path / "right.nc", *few)
+    assert "water: 90 % intervals hold" in said
+    assert "dust: not corrected" in said
+    assert "recalibrated by 90 held-out pairs of measurements" in succeed("info", tmp_path / "right.nc")
+    page = succeed(
+        "report", *files[:1], "--test", files[1], "-o", tmp_path / "page.html", *few[:1], "--known", "dust=0.4"
+    )
+    assert "do not help here" in page
+    refused = run("report", *files[:1], "--test", files[1], "-o", tmp_path / "no.html", "--known", "dust=angle")
+    assert "must be numbers" in refused.stderr
+
+
 @pytest.mark.stops
 def test_a_stopped_select_goes_on_from_its_checkpoint(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -173,8 +173,8 @@ def test_what_cannot_be_reported_is_refused_and_the_old_page_stays(tmp_path, mon
         write_report(target, GLLiMInverter())
     with refuses(ValueError, "none of the model's parameters ['water', 'dust']"):
         write_report(target, fitted(), xr.Dataset({"snow": ("x", [1.0])}))
-    with refuses(ValueError, "'dust' not in the test set"):
-        write_report(target, fitted(), test=make_training().drop_vars("dust"))
+    with refuses(ValueError, "'water', 'dust' not in the test set"):
+        write_report(target, fitted(), test=make_training().drop_vars(["water", "dust"]))
     with refuses(FileNotFoundError, "create it first"):
         write_report(tmp_path / "no" / "report.html", fitted())
     monkeypatch.setattr(module, "_page", lambda *_: 1 / 0)

@@ -26,7 +26,8 @@ from labelled import (
 )
 from specinvert import GLLiMInverter, load_inverter, nrmse
 from specinvert.cubes import Recalibration
-from specinvert.inverter import inversion_of
+from specinvert.inverter import inversion_of, recalibrated
+from specinvert.scores import coverage
 
 
 def dense(inverter: GLLiMInverter) -> reference.Theta:
@@ -243,8 +244,8 @@ def test_evaluation_leaves_the_test_set_alone_and_takes_the_options_of_inversion
 
 def test_a_truth_that_cannot_be_compared_is_refused() -> None:
     test = make_training(40)
-    with refuses(ValueError, "'dust'", "not in the test set", "'water'"):
-        fitted().evaluate(test.drop_vars("dust"))
+    with refuses(ValueError, "'water', 'dust'", "not in the test set", "'reflectance'"):
+        fitted().evaluate(test.drop_vars(["water", "dust"]))
     with refuses(ValueError, "'kg m-2'", "'g m-2'", "'water'"):
         fitted().evaluate(test.assign(water=test["water"].assign_attrs(units="kg m-2")))
     with refuses(ValueError, "'water'", "numbers"):
@@ -290,3 +291,78 @@ def test_scores_are_those_of_pit_values_of_any_size() -> None:
     assert (pit["water"] == 1.0).any()
     assert float(scores["water"].max()) > 10.0
     np.testing.assert_allclose(ndtr(scores["dust"]), pit["dust"], rtol=1e-9, atol=1e-12)
+
+
+def test_a_test_set_may_lack_parameters_and_give_others_as_known() -> None:
+    test = make_training(60, seed=6)
+    whole, part = (fitted().evaluate(t, measured=m) for t, m in ((test, False), (test.drop_vars("dust"), True)))
+    assert (whole.attrs["truth"], part.attrs["truth"], part.attrs["absent"]) == ("simulated", "measured", "dust")
+    assert "absent" not in whole.attrs
+    assert_close(part, whole.sel(parameter=["water"]))
+    assert list(fitted().pit(test.drop_vars("dust"))) == ["water"]
+    known = fitted().evaluate(test.drop_vars("dust"), known={"dust": test["dust"]})
+    maps = fitted().invert(test["reflectance"], known={"dust": test["dust"]})
+    assert float(known["rmse"][0]) == pytest.approx(float(np.sqrt(((maps["water"] - test["water"]) ** 2).mean())))
+    assert float(known["rmse"][0]) != pytest.approx(float(whole["rmse"][0]))
+
+
+def test_weights_count_as_repeated_spectra_and_zero_leaves_out() -> None:
+    test = make_training(80, seed=7)
+    counts = np.random.default_rng(0).integers(0, 4, 80)
+    repeated = fitted().evaluate(test.isel(sample=np.repeat(np.arange(80), counts)))
+    given = test.assign(weight=("sample", counts.astype(float)))
+    for found in (
+        fitted().evaluate(given, weights="weight"),
+        fitted().evaluate(test, weights=given["weight"]),
+        fitted().evaluate(given.chunk(sample=30), weights="weight"),
+    ):
+        assert found["n"].values.tolist() == [(counts > 0).sum()] * 2
+        assert "ks_p" not in found
+        same = [name for name in found.data_vars if name != "n"]
+        assert_close(found[same], repeated[same], rtol=1e-9)
+    with refuses(ValueError, "weights 'w' not in the test set"):
+        fitted().evaluate(test, weights="w")
+    with refuses(TypeError, "groups must be the name"):
+        fitted().evaluate(test, groups=3)
+    with refuses(ValueError, "weights have dimensions {'sample': 79}"):
+        fitted().evaluate(test, weights=given["weight"][:79])
+
+
+def test_errors_of_scores_are_those_of_groups_whose_spectra_err_alike() -> None:
+    test = make_training(60, seed=8)
+    test["site"] = "sample", np.array(list("abcdefghijklmnopqrst") * 3)
+    twice = xr.concat([test, test, test], "sample", join="override")
+    found, alone = fitted().evaluate(twice, groups="site"), fitted().evaluate(test, groups="site")
+    assert found["n_groups"].values.tolist() == alone["n_groups"].values.tolist() == [20, 20]
+    columns = ["rmse_error", "coverage_90_error", "rmse", "coverage_90"]
+    assert_close(found[columns], alone[columns], rtol=1e-9)
+    pit, error = fitted().pit(test), fitted().invert(test["reflectance"])["water"] - test["water"]
+    inside = (abs(2.0 * pit["water"] - 1.0) <= 0.9).astype(float)
+    rng, draws = np.random.default_rng(0), []
+    sums = [
+        np.array([float(v[test["site"].values == s].sum()) for s in np.unique(test["site"])])
+        for v in (error**2, inside)
+    ]
+    for _ in range(4000):
+        picked = rng.integers(0, 20, 20)
+        draws.append([np.sqrt(sums[0][picked].mean() / 3.0), sums[1][picked].mean() / 3.0])
+    expected = np.std(draws, axis=0)
+    np.testing.assert_allclose([alone["rmse_error"][0], alone["coverage_90_error"][0]], expected, rtol=0.12)
+    assert np.isnan(fitted().evaluate(test.assign(site="one"), groups="site")["rmse_error"]).all()
+
+
+def test_values_of_some_parameters_correct_these_alone() -> None:
+    test = make_training(120, seed=9)
+    plain = GLLiMInverter(**QUICK).fit(make_training())
+    inverter = GLLiMInverter(**QUICK).fit(make_training())
+    inverter.recalibrate(test.drop_vars("water"), 50, measured=True)
+    found = inverter.model_.recalibration
+    assert (found.source, found.n.tolist()) == ("measurements", [0, 120])
+    outputs = ["q05", "q95"]
+    maps, before = (one.invert(test["reflectance"], outputs=outputs) for one in (inverter, plain))
+    assert_close(maps[["water_q05", "water_q95"]], before[["water_q05", "water_q95"]], rtol=1e-9)
+    assert float(abs(maps["dust_q95"] - before["dust_q95"]).max()) > 0.0
+    again = recalibrated(inversion_of(inverter), test.drop_vars("water"), 50)
+    share = coverage(again.before, [0.9])["coverage"].values
+    inside = (maps["dust_q05"] <= test["dust"]) & (test["dust"] <= maps["dust_q95"])
+    np.testing.assert_allclose(share, [[float(inside.mean())]], atol=0.01)

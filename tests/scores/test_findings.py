@@ -86,6 +86,31 @@ def test_what_is_wrong_with_estimates_is_found(columns, parts, serious):
     assert finding.serious is serious
 
 
+def test_advice_on_measured_truth_is_other_than_on_simulated():
+    narrow = scores(coverage_90=[0.5, 0.9])
+    (simulated,), (measured,) = (evaluation_findings(narrow.assign_attrs(truth=t)) for t in ("simulated", "measured"))
+    assert "with more components" in simulated.todo
+    assert "do not help here" in measured.todo
+    for advised in ("specinvert.nuisance", "noise=", "specinvert rank", "measured=True", "--measured"):
+        assert advised in measured.todo
+    (wide,) = evaluation_findings(scores(coverage_90=[0.99, 0.9]).assign_attrs(truth="measured"))
+    assert "measured values" in wide.todo
+    assert "simulations" not in wide.todo
+    (small,) = evaluation_findings(scores(n=[90, 90]).assign_attrs(truth="measured"))
+    assert "simul" not in small.todo
+
+
+def test_parameters_without_truth_and_groups_of_spectra_are_told():
+    table = scores().assign_attrs(absent="water, dust")
+    table["n_groups"], table["coverage_90_error"] = ("parameter", [12, 12]), ("parameter", [0.04, 0.06])
+    absent, groups = evaluation_findings(table)
+    assert absent.title == "Not evaluated: water, dust"
+    assert "900 pairs of truth and estimate in 12 groups" in groups.what
+    assert "uncertain by 12 %" in groups.what
+    table["coverage_90_error"] = "parameter", [np.nan, np.nan]
+    assert "unknown" in list(evaluation_findings(table))[1].what
+
+
 def test_flags_are_told_by_their_share_of_the_pixels_with_data():
     assert list(map_findings({"none": 1.0, "nodata": 0.3, "multimodal": 0.1, "out_of_domain": 0.03})) == []
     (finding,) = map_findings({"nodata": 0.5, "out_of_domain": 0.04, "partial_bands": 0.1})
