@@ -175,7 +175,7 @@ class Recalibration:
         >>> scores = xr.Dataset({"lai": ("sample", 12.0 * np.random.default_rng(0).standard_normal(125))})
         >>> correction = Recalibration.of_scores(scores)
         >>> correction.raw_score(0, [0.05, 0.95]).round().tolist()
-        [-21.0, 21.0]
+        [-18.0, 18.0]
         """
         loaded = scores.compute()
         values = list(_enough({str(name): _flat(one) for name, one in loaded.data_vars.items()}, minimum).values())
