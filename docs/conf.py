@@ -1,5 +1,6 @@
 """Sphinx settings of the documentation: builds without a network, and runs the pages' code."""
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import specinvert
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+os.environ["TQDM_DISABLE"] = "1"  # no bars among the results of the pages' code
 
 project = "specinvert"
 author = "The specinvert developers"

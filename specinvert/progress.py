@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 EM = "{desc}: iteration {n} of {total}{postfix}, at most {remaining} left |{bar}|"
 FITS = "fit {n} of {total}: {desc}, about {remaining} left |{bar}|"
 BLOCKS = "{percentage:3.0f}% |{bar}| {desc}{postfix}"
 BAR_SECONDS, LINE_SECONDS = 0.1, 2.0
 """Least time between two reports, by bars and by lines."""
+UNASKED_SECONDS = 1.0
+"""Time that work takes before a bar that nobody asked for is shown."""
+
+Report = TypeVar("Report", bound=Callable[..., None])
 
 
 class ProgressBars:
@@ -22,6 +28,7 @@ class ProgressBars:
     ----------
     lines : gets a line of text now and then, instead of bars.
     stop : the work ends with KeyboardInterrupt as soon as this is set.
+    delay : seconds that work takes before its bar is shown.
 
     Examples
     --------
@@ -34,9 +41,12 @@ class ProgressBars:
     <GLLiMInverter n_components=3, n_latent=0, sigma='iso', tied_sigma=False: 121 bands -> grain_size>
     """
 
-    def __init__(self, lines: Callable[[str], None] | None = None, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self, lines: Callable[[str], None] | None = None, stop: threading.Event | None = None, delay: float = 0.0
+    ) -> None:
         self._lines = lines
         self._stop = stop
+        self._delay = delay
         self._bars: dict[int | None, tuple[str, Any]] = {}
         self._lock = threading.RLock()
 
@@ -99,7 +109,7 @@ class ProgressBars:
             bar.set_description_str(words, refresh=False)
             bar.set_postfix_str(told, refresh=False)
             bar.update(done - bar.n)
-            if done >= total:
+            if done >= total and bar.format_dict["elapsed"] >= self._delay:
                 bar.refresh()
 
     def _bar(self, form: str, **state: Any) -> Any:
@@ -110,7 +120,41 @@ class ProgressBars:
         elif not _in_notebook():
             columns, rows = shutil.get_terminal_size()
             where |= {"ncols": columns - 1, "nrows": rows}
-        return _tqdm()(miniters=0, leave=False, **state, **where)
+        return _tqdm()(miniters=0, leave=False, delay=self._delay, **state, **where)
+
+
+@contextmanager
+def reporting(given: Report | bool | None, of: Callable[[ProgressBars], Report]) -> Iterator[Report | None]:
+    """What long work has to call: what its argument ``progress`` says.
+
+    Parameters
+    ----------
+    given : a function, called as it is; True, for bars; False, for nothing; None, for bars where a person looks.
+    of : which report of the bars it is.
+
+    Raises
+    ------
+    TypeError : it is none of these.
+    """
+    if given is None or given is True:
+        if given is None and not person_looks():
+            yield None
+            return
+        with ProgressBars(delay=0.0 if given else UNASKED_SECONDS) as bars:
+            yield of(bars)
+    elif given is False:
+        yield None
+    elif callable(given):
+        yield given
+    else:
+        raise TypeError(f"progress={given!r} must be a function, True, False or None (bars where a person looks)")
+
+
+def person_looks() -> bool:
+    """Whether stderr is a terminal, or this is a notebook; not where ``TQDM_DISABLE`` is set."""
+    if os.environ.get("TQDM_DISABLE", "") not in ("", "0"):
+        return False
+    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 class _Lines:

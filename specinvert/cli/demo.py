@@ -64,10 +64,10 @@ def run_demo(
         evaluations[n_latent] = inverter.evaluate(scene)
     maps = inverter.invert(cube)
     files = [folder / name for name in ("training.nc", "scene.nc", "model.nc", "maps.nc", "maps.png")]
-    save_maps(training, files[0])
-    save_maps(scene, files[1])
+    save_maps(training, files[0], progress=False)
+    save_maps(scene, files[1], progress=False)
     inverter.to_netcdf(files[2])
-    save_maps(maps, files[3])
+    save_maps(maps, files[3], progress=False)
     save_figure(plot_maps(maps, truth, PARAMETERS), files[4])
     return DemoResult(evaluations[0], evaluations[N_LATENT], files)
 

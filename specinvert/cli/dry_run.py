@@ -225,7 +225,7 @@ def _try_to_write(maps: xr.Dataset, output: Path, compression: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / output.name
         try:
-            save_maps(maps, target, compression=compression)
+            save_maps(maps, target, compression=compression, progress=False)
         except ValueError as error:
             raise ValueError(str(error).replace(os.fspath(target), os.fspath(output))) from error
 

@@ -195,7 +195,7 @@ def resample(
     averaged = to_sensor(
         *(_open(training), open_sensor(sensor), bands, exclude), good_only=not include_bad_bands, **options
     )
-    save_maps(averaged, output, history=Session.current().command_line)
+    save_maps(averaged, output, history=Session.current().command_line, progress=False)
     click.echo(f"wrote {output}")
 
 

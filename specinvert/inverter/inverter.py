@@ -16,6 +16,7 @@ from ..cubes import DEFAULT_OUTPUTS
 from ..gllim.em import FitProgress, check_progress, member_settings
 from ..io import CheckpointFile, load_model, save_model
 from ..model import Model
+from ..progress import reporting
 from ..settings import InverterSettings, documented
 from .explanation import recalibrated
 from .fit import TrainingOptions, fit_model, plain, read_settings, stacked, stored_settings
@@ -83,7 +84,7 @@ class GLLiMInverter(InverterSettings):
         rechunk: str | None = None,
         persist: bool | str = "auto",
         checkpoint: str | PathLike[str] | None = None,
-        progress: FitProgress | None = None,
+        progress: FitProgress | bool | None = None,
     ) -> GLLiMInverter:
         """Train on a Dataset of simulated spectra and the parameters they were made with.
 
@@ -107,7 +108,8 @@ class GLLiMInverter(InverterSettings):
             ``"auto"`` keeps up to 1 GB.
         checkpoint : a file in which the state of EM is kept every few iterations; where it exists, a stopped training
             goes on from it to the same result as one never stopped. Removed when training is done.
-        progress : called after each EM iteration with a label, the iteration and the log-likelihood.
+        progress : False for none, True for bars, which are shown by default on a terminal and in a notebook; or a
+            function, called after each EM iteration with a label, the iteration and the log-likelihood.
 
         Returns
         -------
@@ -121,7 +123,7 @@ class GLLiMInverter(InverterSettings):
         members = member_settings(settings, self.n_ensemble)
         if len(members) > 1 and responsibilities is not None:
             raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
-        check_progress(progress)
+        check_progress(None if isinstance(progress, bool) else progress)
         keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         options = TrainingOptions(
             *(spectra, parameters, band_dim, weights, missing, rechunk, persist, noise, sensor, responsibilities)
@@ -130,9 +132,10 @@ class GLLiMInverter(InverterSettings):
         if not data.parameters and settings.n_latent == 0:
             raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
         weights = None
-        if len(members) > 1 and self.ensemble_weights == "stacked":
-            members, weights = stacked(data, members, progress)
-        model = fit_model(data, members, stored_settings(self), progress, keeper, weights)
+        with reporting(progress, lambda bars: bars.training(self.max_iter)) as report:
+            if len(members) > 1 and self.ensemble_weights == "stacked":
+                members, weights = stacked(data, members, report)
+            model = fit_model(data, members, stored_settings(self), report, keeper, weights)
         self._take(replace(model, training_noise=None if added is None else added * np.ones(data.bands.size)))
         if keeper is not None:
             keeper.remove(self.n_ensemble)

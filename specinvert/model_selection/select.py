@@ -22,6 +22,7 @@ from ..gllim.em import Settings, moments_of
 from ..gllim.model import GLLiMParameters
 from ..inverter import GLLiMInverter, TrainingOptions, read_settings
 from ..io import FinishedFits
+from ..progress import reporting
 from ..scores import AXES, best_of, edges_of, require_criterion
 from .grid import NUMBERS, GridCell, GridJob
 
@@ -84,7 +85,7 @@ def select_model(
     missing: str = "raise",
     rechunk: str | None = None,
     refit: bool = True,
-    progress: SelectionProgress | None = None,
+    progress: SelectionProgress | bool | None = None,
     checkpoint: str | PathLike[str] | None = None,
     random_state: Any = 0,
     **settings: Any,
@@ -107,7 +108,8 @@ def select_model(
     spectra, parameters, band_dim, weights, noise, sensor, missing, rechunk : of :meth:`specinvert.GLLiMInverter.fit`.
         Weights are frequencies of held-out samples too.
     refit : fit the best pair again, to all samples.
-    progress : called after each fit of the grid with a label, the number done and that of all.
+    progress : False for none, True for bars, which are shown by default on a terminal and in a notebook; or a function,
+        called after each fit of the grid with a label, the number done and that of all.
     checkpoint : a file in which the numbers of finished fits are kept; where it exists, a stopped selection of the same
         data, or of another grid over them, goes on without those. It is removed at the end. Fits that failed are tried
         again.
@@ -162,7 +164,8 @@ def select_model(
     n_samples, n_held_out = job.check([own for _, own in cells])
 
     finished = None if keeper is None else _Finished(keeper, job, [own for _, own in cells])
-    fits = _fit_all(job, cells, progress, finished)
+    with reporting(progress, lambda bars: bars.selection) as report:
+        fits = _fit_all(job, cells, report, finished)
     table = _tabulate(fits, sizes, dimensions, data.parameters)
     table.attrs = {"criterion": criterion, "n_samples": n_samples, "n_held_out": n_held_out}
     _tell_failures(fits, [label for label, _ in cells])
@@ -174,7 +177,7 @@ def select_model(
     inverter = None
     if refit:
         inverter = inverters[chosen["n_components"], chosen["n_latent"]]
-        inverter.fit(training, **vars(options))
+        inverter.fit(training, **vars(options), progress=progress if isinstance(progress, bool | None) else False)
     if keeper is not None:
         keeper.remove()
     return Selection(table, criterion, chosen, inverter)

@@ -3,14 +3,17 @@
 import io
 import sys
 import threading
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from labelled import QUICK, fitted, make_cube, make_training
-from specinvert import GLLiMInverter, ProgressBars, save_maps
+from specinvert import GLLiMInverter, ProgressBars, save_maps, select_model
+from specinvert import progress as progress_module
 from specinvert.io.writing import BlockProgress
-from specinvert.progress import duration
+from specinvert.progress import duration, person_looks, reporting
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,55 @@ def test_bars_are_drawn_and_taken_away(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "100% |" in told
     assert told.endswith("\r")
     assert not told.rsplit("\r", 2)[1].strip()
+
+
+class Terminal(io.StringIO):
+    """A stderr at which a person looks."""
+
+    def isatty(self) -> bool:
+        """True."""
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stderr", "progress", "drawn"),
+    [
+        *((Terminal(), None, True), (Terminal(), False, False), (Terminal(), lambda *_: None, False)),
+        *((io.StringIO(), None, False), (io.StringIO(), True, True)),
+    ],
+)
+def test_bars_are_shown_where_a_person_looks_unless_told_otherwise(
+    stderr: io.StringIO, progress: Any, drawn: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress_module, "UNASKED_SECONDS", 0.0)
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    told = []
+    for work in (
+        lambda: GLLiMInverter(**QUICK).fit(make_training(), progress=progress),
+        lambda: select_model(make_training(), (1, 2), (0,), progress=progress, refit=False, tol=0.0, max_iter=2),
+        lambda: save_maps(fitted().invert(make_cube().chunk(y=2)), tmp_path / "maps.nc", progress=progress),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            work()
+        told.append(stderr.getvalue())
+        stderr.truncate(0)
+    assert ["EM, L_w = 0: iteration" in told[0], "fit 2 of 2" in told[1], "100% |" in told[2]] == [drawn] * 3
+    assert all(told) is drawn
+
+
+def test_bars_that_nobody_asked_for_wait_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = Terminal()
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    GLLiMInverter(**QUICK).fit(make_training())
+    assert stderr.getvalue().strip() == ""
+    assert person_looks()
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    assert not person_looks()
+    with pytest.raises(TypeError, match="progress=3 must be a function"), reporting(3, lambda bars: bars.blocks):
+        pass
 
 
 def test_every_thread_that_fits_has_a_bar_of_its_own() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 
 from ...cubes import CUBE_FILE, require_flags
+from ...progress import reporting
 from .. import check_target, put_in_place
 from .blocks import ProgressCallback, Write, block_layout, block_place, kept_blocks, side_folder
 from .cf import dress
@@ -32,7 +33,7 @@ def save_maps(
     path: str | os.PathLike[str],
     *,
     resume: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | bool | None = None,
     compression: int = 0,
     history: str | None = None,
 ) -> None:
@@ -54,7 +55,8 @@ def save_maps(
     maps : Dataset; for GeoTIFF, every variable two-dimensional and numeric.
     path : the file to write; an existing one is replaced.
     resume : go on with the blocks that a stopped run of the same maps left behind.
-    progress : called after each block with a :class:`specinvert.io.writing.blocks.BlockProgress`.
+    progress : False for none, True for a bar, which is shown by default on a terminal and in a notebook; or a function,
+        called after each block with a :class:`specinvert.io.writing.blocks.BlockProgress`.
     compression : deflate level of float variables in netCDF, 0 (none) to 9. Level 1 makes noisy maps a fifth smaller
         and the whole inversion a tenth longer; maps with much nodata shrink more.
     history : what made the file, such as a command: a line with the time, added to the attribute `history`.
@@ -110,7 +112,10 @@ def save_maps(
         stamped = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {history}"
         maps.attrs["history"] = "\n".join(line for line in (maps.attrs.get("history"), stamped) if line)
     if block_layout(maps) is not None:
-        with kept_blocks(maps, side_folder(final), resume, progress) as run:
+        with (
+            reporting(progress, lambda bars: bars.blocks) as report,
+            kept_blocks(maps, side_folder(final), resume, report) as run,
+        ):
             with _file(open_file, maps, run.folder / final.name, made) as write:
                 _write_lazy(maps, write, leave=set(run.lazy))
                 run.compute(write)
@@ -124,7 +129,7 @@ def save_maps(
 
 def _check_options(resume: object, progress: object, compression: object, history: object) -> None:
     require_flags(resume=resume)
-    if progress is not None and not callable(progress):
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress={progress!r} must be a function that takes a BlockProgress")
     level = isinstance(compression, numbers.Integral) and not isinstance(compression, bool)
     if not level or compression not in range(10):
