@@ -50,7 +50,7 @@ def describe_inversion(
     the whole cube, ``options`` the arguments of ``GLLiMInverter.invert``.
     """
     from ..cubes import find_band_dim
-    from ..gllim.em import available_cpus
+    from ..gllim.core import available_cpus
 
     dim = options["band_dim"] or (inverter.model_.bands.dim if inverter.model_.bands.wavelength is None else None)
     dim = find_band_dim(cube, dim)
@@ -86,7 +86,7 @@ def describe_orthorectification(
     import numpy as np
 
     from ..cubes import percent
-    from ..gllim.em import available_cpus
+    from ..gllim.core import available_cpus
 
     whole = {str(name): array for name, array in made.data_vars.items() if {"y", "x"} <= set(array.dims)}
     n_blocks, block = _blocks(next(iter(whole.values())), {"y": made.sizes["y"], "x": made.sizes["x"]})
@@ -120,7 +120,7 @@ def describe_training(inverter: GLLiMInverter, data: xr.Dataset, preparation: Pr
     """Check what ``train`` would do by a few iterations on some of the samples, and tell what it would take."""
     from ..cubes import find_band_dim, find_spectra
     from ..gllim import LEAST_HELD_OUT
-    from ..gllim.em import available_cpus
+    from ..gllim.core import available_cpus
     from ..inverter import KEPT, read_settings
 
     spectra, band_dim = preparation.spectra, preparation.band_dim

@@ -6,7 +6,6 @@ The kernel travels as a 0-d object array, so that a graph holds it once; all out
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import call, getitem
@@ -19,8 +18,7 @@ import xarray as xr
 from dask.base import normalize_token
 
 from ..gllim import level_with_noise
-from ..gllim.core import one_blas_thread
-from ..gllim.em import available_cpus
+from ..gllim.core import one_blas_thread, over_rows
 from ..gllim.model import GLLiMParameters
 from ..gllim.posterior import BLOCK_ROWS, Estimate, ForwardTerms, Rows, SideInformation, estimates
 from ..gllim.transforms import UNCHANGED, SpectraTransform, Transforms
@@ -314,14 +312,11 @@ def _invert_array(block: np.ndarray, extras: list[np.ndarray], kernel: BlockInve
         given = [extra.reshape((len(rows), *extra.shape[len(pixels) :])) for extra in extras]
         outputs = tuple(r.reshape((len(rows), *r.shape[block.ndim - 1 :])) for r in results)
     step = max(1, PIECE_ROWS * len(rows) // int(np.prod(pixels)))
-    pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
 
     def fill(piece: slice) -> None:
         kernel.fill_rows(rows[piece], [extra[piece] for extra in given], tuple(o[piece] for o in outputs))
 
-    with one_blas_thread(), ThreadPoolExecutor(available_cpus()) as pool:
-        for _ in pool.map(fill, pieces):
-            pass
+    over_rows(fill, len(rows), step)
     return results
 
 

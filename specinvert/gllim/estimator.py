@@ -6,7 +6,7 @@ our parameters (the t of the paper).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..settings import GLLiMSettings, documented
-from .core import Array, one_blas_thread
+from .core import Array, one_blas_thread, over_rows
 from .em import (
     ArrayChunks,
     Chunk,
@@ -31,7 +31,10 @@ from .em import (
     warn_unconverged,
 )
 from .model import GLLiMParameters, aic, bic, icl
-from .posterior import ForwardTerms, Posterior, RowPosterior, posterior_blocks
+from .posterior import BLOCK_ROWS, ForwardTerms, Posterior, RowPosterior, posterior_blocks
+
+PIECE_ROWS = 4 * BLOCK_ROWS
+"""Spectra that a thread takes at a time."""
 
 
 def _has_latents(estimator: GLLiM) -> bool:
@@ -149,10 +152,13 @@ class GLLiM(RegressorMixin, BaseEstimator, GLLiMSettings):  # type: ignore[misc]
         n_t = self.parameters_.n_parameters
         mean = np.empty((len(X), n_t))
         spread = np.empty((len(X), n_t, n_t) if return_cov else (len(X), n_t))
-        for rows, posterior in self._posterior_blocks(X):
+
+        def fill(rows: slice, posterior: Posterior | RowPosterior) -> None:
             centre, around = posterior.moments(return_cov)
             mean[rows] = centre[:, :n_t]
             spread[rows] = around[:, :n_t, :n_t] if return_cov else np.sqrt(around[:, :n_t])
+
+        self._over_posteriors(X, fill)
         if self._single_target:
             mean, spread = mean[:, 0], spread.reshape(len(X)) if n_t == 1 else spread
         return (mean, spread) if return_std or return_cov else mean
@@ -162,8 +168,11 @@ class GLLiM(RegressorMixin, BaseEstimator, GLLiMSettings):  # type: ignore[misc]
         """Posterior mean of the latents (n, L_w); no columns where ``n_latent="bic"`` chose none."""
         X = self._check_spectra(X)
         latent = np.empty((len(X), self.parameters_.n_latent))
-        for rows, posterior in self._posterior_blocks(X):
+
+        def fill(rows: slice, posterior: Posterior | RowPosterior) -> None:
             latent[rows] = posterior.moments()[0][:, self.parameters_.n_parameters :]
+
+        self._over_posteriors(X, fill)
         return latent
 
     @available_if(_has_latents)  # type: ignore[untyped-decorator]
@@ -175,8 +184,11 @@ class GLLiM(RegressorMixin, BaseEstimator, GLLiMSettings):  # type: ignore[misc]
         """Log-density log p(y) of each spectrum (n,)."""
         X = self._check_spectra(X)
         density = np.empty(len(X))
-        for rows, posterior in self._posterior_blocks(X):
+
+        def fill(rows: slice, posterior: Posterior | RowPosterior) -> None:
             density[rows] = posterior.log_evidence
+
+        self._over_posteriors(X, fill)
         return density
 
     def bic(self, X: Any, y: Any = None) -> float:
@@ -201,10 +213,18 @@ class GLLiM(RegressorMixin, BaseEstimator, GLLiMSettings):  # type: ignore[misc]
             return X, np.empty((len(X), 0))
         return X, check_array(y, ensure_2d=False, dtype=np.float64).reshape(len(X), -1)
 
-    def _posterior_blocks(self, X: Array) -> Iterator[tuple[Any, Posterior | RowPosterior]]:
+    def _over_posteriors(self, X: Array, fill: Callable[[slice, Posterior | RowPosterior], None]) -> None:
+        """Give ``fill`` the rows and the posterior of each block of finite spectra, in threads."""
         with one_blas_thread():
-            for block in posterior_blocks(ForwardTerms.of(self.parameters_), X):
-                yield block.rows, block.posterior
+            terms = ForwardTerms.of(self.parameters_)
+
+        def piece(rows: slice) -> None:
+            start = rows.start
+            for block in posterior_blocks(terms, X[rows]):
+                fill(slice(start, start + len(block.posterior.log_evidence)), block.posterior)
+                start += len(block.posterior.log_evidence)
+
+        over_rows(piece, len(X), PIECE_ROWS)
 
     def _check_spectra(self, X: Any) -> Array:
         check_is_fitted(self)

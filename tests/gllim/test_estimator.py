@@ -1,6 +1,7 @@
 """GLLiM as scikit-learn knows estimators: its checks, its flags, and errors that say what is accepted."""
 
 import pickle
+import threading
 import warnings
 from typing import Any
 
@@ -13,7 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from specinvert.gllim import GLLiM, preset
+from specinvert.gllim import GLLiM, estimator, preset
+from specinvert.gllim.core import threads
+from specinvert.gllim.estimator import PIECE_ROWS
+from specinvert.gllim.posterior import posterior_blocks
 from strategies import Data, make_data
 
 NOT_ENOUGH = "10 samples of 5 outputs: no component of the default 5 holds the L_t + 2 = 7 that it needs"
@@ -133,6 +137,27 @@ def test_with_a_full_sigma_of_many_bands_too(tied_sigma: bool) -> None:
     alone = np.concatenate([model.predict(row[None]) for row in data.spectra[:9]])
     np.testing.assert_array_equal(alone, model.predict(data.spectra)[:9])
     np.testing.assert_array_equal(alone[4:], model.predict(data.spectra[4:])[:5])
+
+
+def test_predictions_are_the_same_bits_in_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data(2, 3, 40, 2, 1, noise=0.5, per_component=300)
+    model = GLLiM(3, n_latent=1, sigma="full", max_iter=3, tol=0.0, random_state=0).fit(data.spectra, data.parameters)
+    rows = np.tile(data.spectra, (11, 1))
+    assert len(rows) > 3 * PIECE_ROWS
+    seen = set()
+
+    def noted(*args: Any) -> Any:
+        seen.add(threading.get_ident())
+        return posterior_blocks(*args)
+
+    monkeypatch.setattr(estimator, "posterior_blocks", noted)
+    found = []
+    for cpus in (1, 4):
+        monkeypatch.setattr(threads, "available_cpus", lambda cpus=cpus: cpus)
+        found.append((*model.predict(rows, return_cov=True), model.transform(rows), model.score_samples(rows)))
+    assert len(seen) > 2
+    for one, several in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, several)
 
 
 def test_predictions_are_accurate_and_their_deviations_honest() -> None:

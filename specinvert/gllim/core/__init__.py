@@ -21,7 +21,7 @@ from .kernels import (
     solve_identity,
     summing,
 )
-from .threads import one_blas_thread
+from .threads import available_cpus, one_blas_thread, over_rows
 
 __all__ = [
     "LOG_2PI",
@@ -32,6 +32,7 @@ __all__ = [
     "Workspace",
     "accumulate_rows",
     "accumulate_squares",
+    "available_cpus",
     "centre_rows",
     "compiled",
     "expand_rows",
@@ -43,6 +44,7 @@ __all__ = [
     "latent_mean",
     "normalize_rows",
     "one_blas_thread",
+    "over_rows",
     "prior_rows",
     "row_hash",
     "scale_rows",

@@ -1,4 +1,4 @@
-"""BLAS held to one thread while blocks run, and restored when the last of them is done.
+"""Rows shared by threads, and BLAS held to one thread while blocks run, restored when the last of them is done.
 
 threadpoolctl sets and restores a limit for the whole process. Blocks run in several threads at once, where plain
 nesting would restore too early and, at the end, to the limit itself; so the entrants are counted. From 3.8 on it also
@@ -7,7 +7,9 @@ lets one thread alone set OpenBLAS, the first that ever did, and ignores all oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
@@ -48,6 +50,19 @@ def one_blas_thread() -> Iterator[None]:
                 _limit.restore_original_limits()
                 _take_control()
                 _limit = None
+
+
+def available_cpus() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def over_rows(function: Callable[[slice], object], n_rows: int, step: int) -> None:
+    """Call ``function`` with every ``step`` of ``n_rows`` rows, in threads on all cores, BLAS in one thread each."""
+    pieces = [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+    with one_blas_thread(), ThreadPoolExecutor(available_cpus()) as pool:
+        for _ in pool.map(function, pieces):
+            pass
 
 
 def _take_control() -> None:

@@ -7,7 +7,6 @@ number of threads or workers.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ..core import Array, Workspace, one_blas_thread
+from ..core import Array, Workspace, available_cpus, one_blas_thread
 from ..model import Moments, Scaling
 
 BLOCK_NUMBERS = 2**19
@@ -161,11 +160,6 @@ def evenly_spaced(n: int, wanted: int) -> np.ndarray[Any, np.dtype[np.intp]]:
     if n <= wanted:
         return np.arange(n)
     return np.linspace(0, n - 1, wanted).astype(np.intp)
-
-
-def available_cpus() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -106,8 +107,9 @@ class Expanded:
     def __call__(self, spectra: Array, x: Array, log_joint: Array, reach: float, workspace: Workspace) -> Array:
         """Take half the distances left from ``log_joint`` (n, K), which holds the log-priors, in place.
 
-        Rows are ``spectra`` (n, D) and ``x`` (n, q), without NaN. Returns p (n, p or more, K), maybe with
-        more behind it. A component further than ``reach`` below the row's greatest may get -inf, with p less exact.
+        Rows are ``spectra`` (n, D) and ``x`` (n, q), without NaN; a log-prior of -inf asks for nothing. Returns p
+        (n, p or more, K), maybe with more behind it. A component further than ``reach`` below the row's greatest may
+        get -inf, with p less exact.
         """
         n, (q, p, n_components) = len(spectra), self.expansion.cross.shape
         product = workspace.array("product", n, p + q, n_components)
@@ -213,7 +215,7 @@ def bound_rows(
             if bounds[n, k] > bounds[n, top]:
                 top = k
         best[n] = top
-        todo[n, top] = True
+        todo[n, top] = bounds[n, top] > -np.inf
 
 
 SLACK = 1e-6, 1e-12
@@ -229,7 +231,7 @@ def within_reach(
         greatest = log_joint[n, best[n]]
         least = greatest - reach - SLACK[0] - SLACK[1] * abs(greatest)
         for k in range(bounds.shape[1]):
-            todo[n, k] = k != best[n] and bounds[n, k] >= least
+            todo[n, k] = k != best[n] and bounds[n, k] >= least and bounds[n, k] > -np.inf
             if bounds[n, k] < least and k != best[n]:
                 log_joint[n, k] = -np.inf
 
@@ -251,7 +253,7 @@ class Whitening(NamedTuple):
     lower: Array
 
 
-FINISHED = 48
+FINISHED = 16
 """Rows of a product of :func:`finish_rows`, whole tiles of BLAS's kernels: a row's result depends on the row alone."""
 
 
@@ -328,11 +330,13 @@ def _squares_left(z: Array, upper: Array, lower: Array, p: Array, square: Array)
 
 LEADING = 8
 """Whitened directions that bound a distance from below."""
+LEAST_ROWS, LEAST_BANDS = 2 * TILE_ROWS, 4 * LEADING
+"""Rows and bands for which finding these directions is worth it."""
 POWER_STEPS = 3
 """Products with the expected residuals that turn these towards where a component's residuals are large."""
 
 
-PANEL = 64
+PANEL = 16
 """Rows of triangular factors in a product: beyond them all is zero."""
 
 
@@ -368,16 +372,19 @@ class Formed:
             upper=np.ascontiguousarray(basis.upper[:, order].transpose(0, 2, 1)),
             lower=np.ascontiguousarray(basis.lower),
         )
-        self.columns: Array | None = None
-        if n_bands >= 4 * LEADING:
-            columns = self._leading(basis, expected)
-            size = np.sqrt(1.0 + (regression**2).sum(axis=(1, 2)))
-            self.columns = columns.transpose(1, 2, 0).reshape(n_bands, LEADING * n_components)
-            self.bound = Bound(
-                cross=np.ascontiguousarray((regression.transpose(0, 2, 1) @ columns).transpose(1, 2, 0)),
-                lengths=2.0 * np.sqrt((columns**2).sum(axis=1)).T * size,
-                gamma=rounding(n_bands + 3 * regression.shape[2] + 16),
-            )
+        self.basis, self.expected = basis, expected
+
+    @cached_property
+    def bound(self) -> tuple[Array, Bound]:
+        """The stacked columns (D, m K) that give products with the leading directions, and how far off these may be."""
+        columns, regression = self._leading(self.basis, self.expected), self.regression
+        size = np.sqrt(1.0 + (regression**2).sum(axis=(1, 2)))
+        bound = Bound(
+            cross=np.ascontiguousarray((regression.transpose(0, 2, 1) @ columns).transpose(1, 2, 0)),
+            lengths=2.0 * np.sqrt((columns**2).sum(axis=1)).T * size,
+            gamma=rounding(regression.shape[1] + 3 * regression.shape[2] + 16),
+        )
+        return columns.transpose(1, 2, 0).reshape(regression.shape[1], -1), bound
 
     def _leading(self, basis: Basis, expected: Expected) -> Array:
         """Columns (K, D, LEADING) whose products with a residual are those of its whitened form with directions."""
@@ -416,15 +423,17 @@ class Formed:
         product = workspace.array("product", n, self.whitening.upper.shape[1], n_components)
         product[...] = 0.0
         rows = spectra if self.order is None else spectra[:, self.order]
-        todo = np.ones((n, n_components), dtype=np.bool_)
-        if self.columns is not None and n_components > 1 and reach < np.inf:
+        todo = log_joint > -np.inf
+        many = n >= LEAST_ROWS and spectra.shape[1] >= LEAST_BANDS and n_components > 1
+        if many and reach < np.inf:
+            columns, bound = self.bound
             lead = workspace.array("leading", n, LEADING, n_components)
             flat = lead.reshape(n, -1)
             for start in range(0, n, TILE_ROWS):
                 tile = slice(start, start + TILE_ROWS)
-                np.matmul(spectra[tile], self.columns, out=flat[tile])
+                np.matmul(spectra[tile], columns, out=flat[tile])
             bounds, best = workspace.array("bounds", n, n_components), np.empty(n, dtype=np.intp)
-            bound_rows(rows, x, lead, self.bound, log_joint, bounds, best, todo)
+            bound_rows(rows, x, lead, bound, log_joint, bounds, best, todo)
             finish_rows(rows, x, todo, self.whitening, log_joint, product)
             within_reach(bounds, best, reach, log_joint, todo)
         finish_rows(rows, x, todo, self.whitening, log_joint, product)

@@ -192,10 +192,11 @@ def _posterior(terms: ForwardTerms, centred: Array, known: Array, reach: float, 
         x[:n] = prior.regressors(known)
         log_prior = prior.log_weights(terms.theta, known)
         log_known, log_scale = log_sum(log_prior), log_prior + terms.log_constant
-        weights[:n], weights[n:] = log_scale, terms.log_constant
+        weights[:n] = log_scale
     else:
         log_known, log_scale = np.zeros(()), np.log(terms.theta.pi) + terms.log_constant
-        weights[:] = log_scale
+        weights[:n] = log_scale
+    weights[n:] = -np.inf
     latent = terms.residuals(centred, x, weights, reach, workspace)
     weights, log_joint = weights[:n], np.empty(n)
     normalize_rows(weights, log_joint)
