@@ -6,8 +6,10 @@ import os
 import shutil
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 EM = "{desc}: iteration {n} of {total}{postfix}, at most {remaining} left |{bar}|"
@@ -176,10 +178,13 @@ def _in_notebook() -> bool:
     return "ipykernel" in sys.modules
 
 
+@cache
 def _tqdm() -> Any:
     """The kind of bar for where this runs."""
     if _in_notebook():
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # text will do where a notebook has no widgets
+            from tqdm.auto import tqdm
     else:
         from tqdm import tqdm
     return tqdm

@@ -40,7 +40,7 @@ ASYMMETRY = 2.24
 SATURATED = 8.0
 """Score beyond which PIT values lose their digits."""
 FOLDS = 10
-"""Parts of the pairs that are left out in turn, to tell what a recalibration is worth."""
+"""Parts of the pairs that are left out in turn, to tell what a recalibration is worth; two where pairs are many."""
 SOURCES, METHODS = ("simulations", "measurements"), ("held-out", "cross-validation")
 
 
@@ -357,9 +357,10 @@ def _bent(x: Array, knots: Array, values: Array) -> Array:
 
 def _shares(values: Array, pit: Array, after: Callable[[Array, Array], Array]) -> tuple[float, float]:
     """Shares of PIT values in 90 % intervals, as they are and as ``after(fitted, left)`` makes those left out."""
-    fold = np.random.default_rng(0).permutation(values.size) % FOLDS
+    folds = FOLDS if values.size < FOLDS * MANY else 2
+    fold = np.random.default_rng(0).permutation(values.size) % folds
     corrected = np.full(values.size, np.nan)
-    for number in range(FOLDS):
+    for number in range(folds):
         left = fold == number
         if left.any() and not left.all():
             corrected[left] = after(values[~left], values[left])
