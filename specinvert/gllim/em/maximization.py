@@ -83,16 +83,17 @@ class Rules:
     def noise(self, Sigma: Array, share: Array) -> Array:
         """Compact Sigma that is tied by r_k / N where it has to be, shrunk, then clipped."""
         constraints, structure = self.constraints, self.constraints.structure
+        n_components = len(share)
         if constraints.tied_sigma:
-            Sigma = _tied(Sigma, share)
-            share = np.full(len(share), 1.0 / len(share))
+            Sigma, share = np.tensordot(share, Sigma, axes=1)[None], np.ones(1)
         if self.target is not None and constraints.shrinkage:
             prior = constraints.shrinkage / len(share)
             of_target = prior / ((1.0 - constraints.shrinkage) * share + prior)
             of_target = of_target.reshape(-1, *[1] * (Sigma.ndim - 1))
             target = structure.add_noise(np.zeros_like(Sigma[:1]), self.target, len(self.target))[1]
             Sigma = (1.0 - of_target) * Sigma + of_target * target
-        return structure.clip(Sigma, self.spectra, self.ratio)
+        clipped = structure.clip(Sigma, self.spectra, self.ratio)
+        return np.repeat(clipped, n_components, axis=0) if constraints.tied_sigma else clipped
 
     def log_prior(self, theta: GLLiMParameters, total: float) -> float:
         """Log-density of Sigma under the prior of its shrinkage, up to a constant; ``total`` is N."""

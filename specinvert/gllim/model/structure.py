@@ -172,7 +172,7 @@ class Correlated(Structure):
         return ~regular
 
     def log_det(self, compact: Array, n_bands: int) -> Array:
-        diagonals = [np.diagonal(np.linalg.cholesky(own), axis1=1, axis2=2) for _, own in self.split(compact)]
+        diagonals = [np.diagonal(_factors(own), axis1=1, axis2=2) for _, own in self.split(compact)]
         return np.sum([2.0 * np.log(diagonal).sum(axis=1) for diagonal in diagonals], axis=0)
 
     def trace(self, compact: Array, variances: Array) -> Array:
@@ -190,23 +190,30 @@ class Correlated(Structure):
     def whiten(self, compact: Array, columns: Array) -> Array:
         whitened = np.empty(columns.shape)
         for bands, own in self.split(compact):
-            factors, parts = np.linalg.cholesky(own), columns[:, bands]
+            factors, parts = _factors(own), columns[:, bands]
             whitened[:, bands] = [solve_triangular(f, c, lower=True) for f, c in zip(factors, parts, strict=True)]
         return whitened
 
     def log_joint(self, compact: Array, regression: Array, basis: Basis, expected: Expected) -> LogJoint:
-        roots = [(bands, _inverse_factors(own)) for bands, own in self.split(compact)]
-        if (compact == compact[:1]).all():
-            return Turned(
-                [(bands, root[0]) for bands, root in roots], self.whiten(compact, regression), basis, expected
-            )
+        tied = _all_equal(compact)
+        roots = []
+        for bands, own in self.split(compact[:1] if tied else compact):
+            roots.append((bands, np.stack([dtrtri(factor, lower=1)[0] for factor in np.linalg.cholesky(own)])))
+        if tied:
+            shared = [(bands, root[0]) for bands, root in roots]
+            return Turned(shared, self.whiten(compact, regression), basis, expected)
         return Formed(roots, regression, basis, expected)
 
 
-def _inverse_factors(covariances: Array) -> Array:
-    """Lower triangular W (K, m, m) with W Sigma W' = I."""
-    factors = np.linalg.cholesky(covariances)
-    return np.stack([dtrtri(factor, lower=1)[0] for factor in factors])
+def _factors(covariances: Array) -> Array:
+    """Cholesky factors (K, m, m), found once where all covariances are equal."""
+    if _all_equal(covariances):
+        return np.broadcast_to(np.linalg.cholesky(covariances[:1]), covariances.shape)
+    return np.linalg.cholesky(covariances)
+
+
+def _all_equal(covariances: Array) -> bool:
+    return bool((covariances == covariances[:1]).all())
 
 
 class Full(Correlated):
