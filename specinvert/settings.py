@@ -275,7 +275,9 @@ class InverterSettings(FitSettings):
         ANYTHING,
         "Transforms of bounded or skewed parameters.",
         '``{"grain_size": "log", "co2_ice": ("logit", 0, 1), "lai": "sqrt", ("a", "b", "c"): "ilr"}``. The model holds '
-        "the transformed ones, results are in physical units, within bounds.",
+        "the transformed ones, results are in physical units, within bounds. A parameter that is not named and never "
+        'below zero in training has a bound there, ``"softplus"``, or ``"log"`` where its values span decades; '
+        '``"identity"`` for one, or ``{}`` for all, is none.',
     )
     spectra_transform: str | None = setting(
         None,

@@ -116,7 +116,8 @@ def describe_model(inverter: Any) -> str:
     ]
     for i, (name, low, high) in enumerate(zip(model.names, model.low, model.high, strict=True)):
         units = units_of(model.attrs[name])
-        kind = model.transforms.entry(i).kind
+        entry = model.transforms.entry(i)
+        kind = f"softplus of scale {entry.unit:.3g}" if entry.kind == "softplus" else entry.kind
         line = f"    {name}: {low:g} to {high:g}{f' {units}' if units else ''}"
         lines.append(line if kind == "identity" else f"{line}, {kind}")
     return "\n".join(lines)

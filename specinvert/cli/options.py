@@ -167,7 +167,8 @@ TRAINING = grouped(
         "--transform",
         metavar="NAME=KIND",
         multiple=True,
-        help="Keep a parameter in its bounds: lai=sqrt, size=log, ice=logit:0:1, a+b+c=ilr; repeat it.",
+        help="Keep a parameter in its bounds: lai=sqrt, size=log, ice=logit:0:1, a+b+c=ilr, or t=identity; repeat it. "
+        "Others that are never below zero are kept so; none: no bounds.",
     ),
     click.option("--drop-missing/--no-drop-missing", help="Leave out samples with NaN."),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of starts, noise and nuisances."),

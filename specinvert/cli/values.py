@@ -53,8 +53,11 @@ def narrow(data: Any, bands: str | None, exclude: str | None, **options: Any) ->
 
 
 def read_transforms(items: Iterable[str]) -> dict[Any, Any] | None:
-    """Transforms of ``lai=sqrt``, ``ice=logit:0:1``, ``a+b+c=ilr``, as ``GLLiMInverter`` takes them."""
+    """Transforms of ``lai=sqrt``, ``ice=logit:0:1``, ``a+b+c=ilr``, or ``none``, as ``GLLiMInverter`` takes them."""
     transforms: dict[Any, Any] = {}
+    items = list(items)
+    if items == ["none"]:
+        return {}
     for item in items:
         name, equals, value = item.rpartition("=")
         if not equals or not name or not value:

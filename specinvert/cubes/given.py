@@ -228,7 +228,7 @@ def less(given: np.ndarray, training: np.ndarray) -> np.ndarray:
 
 def check_request(conditions: Conditions, outputs: Sequence[MapVariable], transforms: Transforms) -> None:
     """Raises ValueError for what transforms, or a parameter known by an interval, do not allow."""
-    check_outputs(outputs, *(() if transforms.is_identity else (TRANSFORMS,)))
+    check_outputs(outputs, *(() if transforms.keeps_units else (TRANSFORMS,)))
     for i in map(int, np.flatnonzero(~np.isnan(conditions.values))):
         transforms.known_forward(i, conditions.values[i : i + 1])
     for extra in conditions.extras:

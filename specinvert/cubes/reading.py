@@ -53,6 +53,9 @@ from .recalibration import Recalibration
 
 Kept = TypeVar("Kept")
 
+LEVELS = tuple(0.5 * part for part in np.polynomial.legendre.leggauss(40) + np.array([[1.0], [0.0]]))
+"""Nodes and weights of Gauss's rule for levels of quantiles."""
+
 
 @dataclass(frozen=True, eq=False)
 class Domain:
@@ -198,6 +201,10 @@ class Reading:
         if self.transforms.is_identity:
             mean, spread = self.estimate.moments(crossed, len(self.unknown))
             return *self._with_known(mean, spread), nowhere
+        if self.transforms.keeps_units and self.interval is None and not crossed:
+            bounded = self.estimate.bounded_moments(self.transforms.softness[self.unknown])
+            if bounded is not None:
+                return *self._with_known(*bounded), nowhere
         summarise = physical_moments if crossed else physical_mean_and_std
         parts = [summarise(self.transforms, part) for part in self._physical_parts()]
         mean, spread, overflow = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
@@ -289,19 +296,21 @@ class Reading:
             low, high, of = self.interval.low, self.interval.high, self.unknown.index(self.transforms.column(i))
             within = truncated_quantile(self.mixture, self._position, low, high, levels, of)
             return self.transforms.inverse_of(i, within)
-        if self.transforms.is_identity:
-            return np.asarray(found(*self.mixture.marginal(self.unknown.index(i)), levels))
+        if self.transforms.keeps_units and self.interval is None:
+            within = np.asarray(found(*self.mixture.marginal(self.unknown.index(i)), levels))
+            return self.transforms.inverse_of(i, within)
         parts = self._physical_parts()
         return np.concatenate([physical_quantiles(self.transforms, p, i, levels, found) for p in parts])
 
     def shortest(self, i: int, mass: float) -> tuple[Array, Array]:
-        """Ends (n,) of the shortest interval of parameter i that holds so much of the posterior."""
+        """Ends (n,) of the shortest interval of parameter i, in the units of the model, that holds so much of it."""
         if i in self._known_parameters:
             return self.known[:, i], self.known[:, i]
         return self._once(("shortest", i, mass), self._shortest)
 
     def _shortest(self, i: int, mass: float) -> tuple[Array, Array]:
-        return highest_density(*self.mixture.marginal(self.unknown.index(i)), mass)
+        lower, upper = highest_density(*self.mixture.marginal(self.unknown.index(i)), mass)
+        return self.transforms.inverse_of(i, lower), self.transforms.inverse_of(i, upper)
 
     def pit(self, i: int) -> Array:
         """Distribution function at the truth, recalibrated where the model is; NaN where that is unknown, of known
@@ -324,17 +333,27 @@ class Reading:
         apart = self.interval is not None or i in self._known_parameters or len(self.transforms.entry(i).columns) > 1
         if apart or not len(there):
             return values
-        z = self.transforms.known_forward(i, self.truth[there, i])
+        truth, entry = self.truth[there, i], self.transforms.entry(i)
+        z = self.transforms.known_forward(i, np.clip(truth, entry.lower, entry.upper))
         at = self.unknown.index(self.transforms.column(i))
         values[there] = function(*self.mixture.select(there).marginal(at), z)
         return values
 
     def crps(self, i: int) -> Array:
-        """Continuous ranked probability score (n,); NaN with transforms or an interval, and of known parameters."""
+        """Continuous ranked probability score (n,), under a transform the pinball loss averaged over ``LEVELS``.
+
+        NaN with an interval, of known parameters and parts of compositions.
+        """
         assert self.truth is not None
-        if self.interval is not None or not self.transforms.is_identity or i in self._known_parameters:
+        entry, truth = self.transforms.entry(i), self.truth[:, i]
+        if self.interval is not None or len(entry.columns) > 1 or i in self._known_parameters:
             return np.full(len(self.spectra), np.nan)
-        return crps(*self.mixture.marginal(self.unknown.index(i)), self.truth[:, i])
+        marginal = self.mixture.marginal(self.unknown.index(entry.start))
+        if entry.kind == "identity":
+            return crps(*marginal, truth)
+        levels, shares = LEVELS
+        gap = self.transforms.inverse_of(i, np.asarray(quantile(*marginal, levels.tolist()))) - truth[:, None]
+        return np.asarray(2.0 * (gap * ((gap > 0.0) - levels)) @ shares)
 
     @cached_property
     def entropy(self) -> Array:

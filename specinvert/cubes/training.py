@@ -105,16 +105,14 @@ class TrainingSet(Labels):
     def under(
         self, transforms: Mapping[Any, Any] | None, spectra_transform: str | None = None, missing: str = "raise"
     ) -> TrainingSet:
-        """The samples under other transforms of the parameters and the spectra; nothing is read again.
+        """The samples under other transforms of parameters, as :meth:`Transforms.found`, and spectra; nothing is read.
 
         Raises
         ------
         ValueError : parameters out of the bounds of a transform, or spectra that hold values without a transform where
             ``missing`` is "raise"; else samples with such values are left out.
         """
-        settled = Transforms.of(transforms, self.parameters)
-        if not settled.is_identity:
-            settled = settled.settle(settled.tally(self.values))
+        settled = Transforms.found(transforms, self.parameters, self.values)
         of_spectra = SpectraTransform(spectra_transform)
         made = replace(self, transforms=settled, spectra_transform=of_spectra)
         return made if of_spectra.kind is None else made._representable(missing)

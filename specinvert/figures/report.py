@@ -170,7 +170,7 @@ def write_report(
     >>> from specinvert import GLLiMInverter
     >>> from specinvert.physics.mixing import simulate_mixtures
     >>> training = simulate_mixtures(300, noise=0.01)
-    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> inverter = GLLiMInverter(3, 2, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
     >>> write_report("report.html", inverter)
     []
     """

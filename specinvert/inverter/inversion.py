@@ -129,7 +129,7 @@ class Inversion:
         maps, truth, (weight, group) = self._compare(test, ("mean", "pit", "crps"), weights=weights, groups=groups)
         names = list(truth)
         scores = evaluation(maps[names], truth, names, weight)
-        if self.model.transforms.is_identity:
+        if not any(entry.kind == "ilr" for entry in self.model.transforms.entries):
             scored = [maps[f"{name}_crps"] for name in names]
             crps = [float((one if weight is None else one.weighted(weight.fillna(0.0))).mean()) for one in scored]
             attrs = {"long_name": "mean continuous ranked probability score"}
@@ -223,6 +223,8 @@ class Inversion:
         """Attributes of maps: version and model, conditions, ranges of training, and the history with one line more."""
         model, identity = self.model, self.model.identity
         said = describe_conditions(kernel.conditions, model.names)
+        if model.spectra_transform.kind is not None:
+            said = [f"{model.spectra_transform.kind} of the spectra", *said]
         ranges = zip(model.names, model.low, model.high, strict=True)
         return {
             "source": f"specinvert {__version__}, GLLiM model {identity}",

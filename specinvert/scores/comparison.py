@@ -83,7 +83,7 @@ def compare(
     ({'method': 2, 'parameter': 1}, True)
     """
     regressors = _regressors(methods, random_state, options or {})
-    data = read_training(train, TrainingChoice(spectra, parameters, band_dim))
+    data = read_training(train, TrainingChoice(spectra, parameters, band_dim), {})
     if not data.parameters:
         raise ValueError("parameters is empty; name at least one to compare")
     chunk = data.source.sample(sys.maxsize)

@@ -66,8 +66,20 @@ def test_training_takes_noise_nuisances_and_transforms(made: Path, tmp_path: Pat
     options = ["--noise", 0.01, "--nuisance", "gain=0.02", "--transform", "water=logit:-1:2", "--sigma", "block"]
     succeed("train", made / "training.nc", "-o", tmp_path / "other.nc", *QUICK, *options)
     model = load_inverter(tmp_path / "other.nc")
-    assert model.model_.transforms.spec == {"water": ("logit", -1.0, 2.0)}
+    assert model.model_.transforms.spec["water"] == ("logit", -1.0, 2.0)
+    assert model.model_.transforms.spec["dust"][0] == "softplus"
     assert model.parameters_.constraints.sigma == "block"
+
+
+def test_training_takes_no_bounds_and_a_transform_of_spectra(made: Path, tmp_path: Path) -> None:
+    positive = xr.open_dataset(made / "training.nc")
+    positive.assign(reflectance=np.exp(positive["reflectance"])).to_netcdf(tmp_path / "positive.nc")
+    options = ["--transform", "none", "--spectra-transform", "log"]
+    told = succeed("train", tmp_path / "positive.nc", "-o", tmp_path / "other.nc", *QUICK, *options)
+    assert "  spectra     log" in told
+    model = load_inverter(tmp_path / "other.nc")
+    assert model.model_.transforms.is_identity
+    assert model.model_.spectra_transform.kind == "log"
 
 
 @pytest.mark.parametrize("command", ["train", "invert"])

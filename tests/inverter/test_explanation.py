@@ -50,7 +50,7 @@ def transformed() -> GLLiMInverter:
     parts = {"clay": dust, "sand": 1.0 - dust, "square": dust**2}
     training = training.drop_vars("dust").assign({name: part.assign_attrs(units="1") for name, part in parts.items()})
     transforms = {"water": "log", ("clay", "sand"): "ilr", "square": ("logit", 0, 1)}
-    return GLLiMInverter(transforms=transforms, n_ensemble=2, **QUICK).fit(training)
+    return GLLiMInverter(**QUICK | {"transforms": transforms, "n_ensemble": 2}).fit(training)
 
 
 @pytest.mark.parametrize("inverter", [fitted, transformed], ids=["plain", "transformed"])

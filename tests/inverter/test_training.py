@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from labelled import (
     PARAMETERS,
     QUICK,
+    QUICK_FIT,
     TRUTH_ATTRS,
     WAVELENGTHS,
     assert_close,
@@ -73,7 +74,7 @@ def test_the_inverter_gives_the_fit_of_the_estimator_on_the_bare_arrays(sigma: s
     given_ = make_responsibilities(training)
     inverter = GLLiMInverter(n_latent=n_latent, sigma=sigma, tied_sigma=True, **QUICK)
     inverter.fit(training, responsibilities=given_)
-    estimator = GLLiM(n_latent=n_latent, sigma=sigma, tied_sigma=True, **QUICK)
+    estimator = GLLiM(n_latent=n_latent, sigma=sigma, tied_sigma=True, **QUICK_FIT)
     targets = np.stack([training[name].values for name in PARAMETERS], axis=1)
     estimator.fit(training["reflectance"].values, targets, responsibilities=given_)
     np.testing.assert_array_equal(inverter.log_likelihoods_, estimator.log_likelihoods_)
@@ -156,7 +157,7 @@ def test_without_parameters_the_latents_are_fitted_alone() -> None:
     inverter = fit(training, None, [], n_latent=2)
     assert inverter.model_.names == []
     assert inverter.parameters_.n_parameters == 0
-    estimator = GLLiM(n_latent=2, **QUICK).fit(training["reflectance"].values)
+    estimator = GLLiM(n_latent=2, **QUICK_FIT).fit(training["reflectance"].values)
     np.testing.assert_array_equal(inverter.log_likelihoods_, estimator.log_likelihoods_)
     maps = inverter.invert(make_cube(), outputs=("latent", "flag"))
     assert maps["latent"].dims == ("y", "x", "latent_dim")

@@ -53,7 +53,7 @@ def bounded(n_ensemble: int = 1) -> GLLiMInverter:
 def logarithmic() -> GLLiMInverter:
     """Of one parameter and its logarithm."""
     data = make_training()[["reflectance", "grain", "lai"]]
-    return GLLiMInverter(transforms={"grain": "log"}, **SETTINGS).fit(data)
+    return GLLiMInverter(transforms={"grain": "log", "lai": "identity"}, **SETTINGS).fit(data)
 
 
 def scaled_spectra(scale: float, n: int = 1000) -> xr.DataArray:

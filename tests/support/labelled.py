@@ -15,8 +15,10 @@ from specinvert import GLLiMInverter
 WAVELENGTHS = np.array([450.0, 520.0, 610.0, 700.0, 830.0, 995.0, 960.0, 1200.0])
 """Band centres in nm, not in order."""
 PARAMETERS = ["water", "dust"]
-QUICK: dict[str, Any] = {"n_components": 3, "tol": 0.0, "max_iter": 4, "random_state": 0}
+QUICK_FIT: dict[str, Any] = {"n_components": 3, "tol": 0.0, "max_iter": 4, "random_state": 0}
 """Settings that fit in well under a second, without a warning on convergence."""
+QUICK: dict[str, Any] = QUICK_FIT | {"transforms": {}}
+"""The same of an inverter of the parameters as they are."""
 SIZES = {"time": 2, "y": 5, "x": 6}
 """Sizes that pixel dimensions have in cubes."""
 TRUTH_ATTRS = {"water": {"units": "g m-2", "long_name": "leaf water"}, "dust": {"units": "1"}}

@@ -94,7 +94,21 @@ class Estimate:
 
     def moments(self, covariance: bool, size: int) -> tuple[Array, Array]:
         """Mean (n, size) of the first unknown dimensions, with variances (n, size) or covariance (n, size, size)."""
-        parts = [block.posterior.moments(covariance, size) for block in self.blocks]
+        return self._merged([block.posterior.moments(covariance, size) for block in self.blocks], covariance)
+
+    def bounded_moments(self, scales: Array) -> tuple[Array, Array] | None:
+        """Mean and variances (n, m) of the first unknown dimensions under softplus of ``scales`` (m,), zero for none.
+
+        None where a row has a theta of its own.
+        """
+        posteriors = [block.posterior for block in self.blocks]
+        shared = [posterior for posterior in posteriors if isinstance(posterior, Posterior)]
+        if len(shared) < len(posteriors):
+            return None
+        return self._merged([posterior.moments(False, len(scales), scales) for posterior in shared], False)
+
+    def _merged(self, parts: Sequence[tuple[Array, Array]], covariance: bool) -> tuple[Array, Array]:
+        """Moments of the average of posteriors that have these."""
         if len(parts) == 1:
             return parts[0]
         shares = self.shares.T

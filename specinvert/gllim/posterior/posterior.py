@@ -23,6 +23,7 @@ from .forward import BLOCK_ROWS, ForwardTerms, Prior, log_sum
 from .rowwise import (
     Factored,
     RowPosterior,
+    bounded_moments,
     component_mean,
     distance_rows,
     gather_mixtures,
@@ -78,13 +79,20 @@ class Posterior:
         covariances = np.broadcast_to(self.covariance, (len(means), *self.covariance.shape))
         return Mixture(self.weights, means, covariances)
 
-    def moments(self, covariance: bool = False, size: int | None = None) -> tuple[Array, Array]:
+    def moments(
+        self, covariance: bool = False, size: int | None = None, scales: Array | None = None
+    ) -> tuple[Array, Array]:
         """Posterior mean (n, r), eq. JGMM_inverse_exp, with variances (n, r) or the covariance (n, r, r).
 
-        Of the first ``size`` unknown dimensions, where it is given.
+        Of the first ``size`` unknown dimensions, where it is given; without covariance, of softplus of them of these
+        ``scales`` (size,), where they are above zero.
         """
         n, size = len(self.weights), self.root.shape[1] if size is None else size
         mean = np.empty((n, size))
+        if scales is not None and not covariance:
+            variance = np.empty((n, size))
+            bounded_moments(self.factored(), scales, mean, variance)
+            return mean, variance
         spread = np.empty((n, size, size if covariance else 1))
         mixture_moments(self.factored(), mean, spread)
         return mean, spread if covariance else spread[:, :, 0]

@@ -28,6 +28,7 @@ from ..core import (
 )
 from ..mixtures import Mixture
 from ..model import GLLiMParameters
+from ..transforms import softplus_moments
 from .forward import Prior, log_sum
 
 
@@ -98,6 +99,38 @@ def mixture_moments(mixtures: Factored, mean: Array, spread: Array) -> None:
                 spread[n, i, j if full else 0] = total
                 if full:
                     spread[n, j, i] = total
+
+
+@compiled
+def bounded_moments(mixtures: Factored, scales: Array, mean: Array, variance: Array) -> None:
+    """:func:`mixture_moments` without cross terms (n, m), of softplus of these ``scales`` (m,), zero for none."""
+    weights, latent, x, root, prior_mean, within = mixtures
+    n_rows, n_components = weights.shape
+    size = mean.shape[1]
+    values, share = np.empty(n_components), np.empty(n_components)
+    active = np.empty(n_components, dtype=np.intp)
+    for n in range(n_rows):
+        count = 0
+        for k in range(n_components):
+            active[count] = k
+            share[count] = weights[n, k]
+            count += weights[n, k] != 0.0
+        for i in range(size):
+            average, total, scale = 0.0, 0.0, scales[i]
+            for a in range(count):
+                value, own = component_mean(n, active[a], i, latent, x, root, prior_mean), within[active[a], i, i]
+                if scale > 0.0 and share[a] < FAINT:
+                    value = max(value, 0.0)
+                elif scale > 0.0:
+                    value, own = softplus_moments(value / scale, own / (scale * scale))
+                    value, own = value * scale, own * scale * scale
+                values[a] = value
+                average += share[a] * value
+                total += share[a] * own
+            for a in range(count):
+                gap = values[a] - average
+                total += share[a] * gap * gap
+            mean[n, i], variance[n, i] = average, total
 
 
 @compiled
@@ -212,6 +245,8 @@ def heaviest_rows(weights: Array, log_scale: Array, log_joint: Array, weight: Ar
             distance[n] = max(2.0 * (log_scale[min(n, last), top] - np.log(weight[n]) - log_joint[n]), 0.0)
 
 
+FAINT = 1e-5
+"""Weight below which the softplus of a component's parameter is the greater of it and zero."""
 PRODUCT = 8
 """Variances, relative to the component's own, that are multiplied before one logarithm is taken."""
 

@@ -1,5 +1,6 @@
 """Transforms of bounded and skewed parameters, what is expected under them, and transforms of spectra."""
 
+from .expectations import softplus_moments
 from .physical import physical_mean_and_std, physical_moments, physical_quantiles
 from .specification import UNCHANGED, SpectraTransform
 from .transforms import Transforms
@@ -11,4 +12,5 @@ __all__ = [
     "physical_mean_and_std",
     "physical_moments",
     "physical_quantiles",
+    "softplus_moments",
 ]

@@ -5,6 +5,9 @@ the logistic function, has Gauss-Hermite quadrature where z varies by less than 
 moments are sums over the logistic law itself, whose width is fixed: by parts, E[p(z)] = E[Phi((m - u) / s)] over u of
 density p'(u) and E[p(z)^2] the same over u of density 2 p(u) p'(u). The trapezoidal rule is exact there to rounding.
 
+A softplus, log(1 + e^z), is the mean of max(z - x, 0) over the logistic law of x: where z varies by more than ``SOFT``,
+its moments are Gauss's rules for that law, before that the trapezoidal rule, and far above zero those of z.
+
 Covariances of two: Stein's lemma where one is the identity, a tilt of the other's mean where one is a log, else
 quadrature, or, of two wide logits, Plackett's identity, p being a scale mixture of normal distribution functions
 (Monahan and Stefanski, 1992, *Normal scale mixture approximations to F*(z) and computation of the logistic-normal
@@ -13,6 +16,8 @@ integral*).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +25,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.legendre import leggauss
 from scipy.special import expit, ndtr
 
-from ..core import Array
+from ..core import Array, compiled
 
 WIDE = 1.0
 """Standard deviation of z from which logistic functions are summed over the logistic law."""
@@ -41,6 +46,90 @@ PROBIT_SLOPES = np.array(
 """p(u) = sum of shares Phi(slope u) to 8.4e-8, fitted to the least greatest error."""
 REACH = 8.5
 """Standard deviations within which quadrature takes a Gaussian to lie."""
+SOFT = 3.0
+"""Standard deviation of z from which a softplus is summed over the logistic law."""
+FREE, FREE_DEVIATIONS = 9.0, 4.5
+"""z whose mean lies so far above zero, and so many deviations more, is its own softplus, to 1.3e-4."""
+
+
+def _gauss(weight: Callable[[Array], Array], count: int) -> tuple[Array, Array]:
+    """Nodes and weights of Gauss's rule for a density on the line, by Stieltjes' recurrence on a fine grid."""
+    x = np.linspace(-45.0, 45.0, 4501)
+    mass = weight(x) * (x[1] - x[0])
+    total = mass.sum()
+    before, now = np.zeros_like(x), np.full_like(x, total**-0.5)
+    centres, links = np.empty(count), np.zeros(count)
+    for k in range(count):
+        centres[k] = mass @ (x * now * now)
+        after = (x - centres[k]) * now - links[k - 1] * before
+        links[k] = np.sqrt(mass @ (after * after))
+        before, now = now, after / links[k]
+    nodes, vectors = np.linalg.eigh(np.diag(centres) + np.diag(links[:-1], 1) + np.diag(links[:-1], -1))
+    return nodes, total * vectors[0] ** 2
+
+
+def _trapezoid(step: float, count: int) -> tuple[Array, Array]:
+    """Evenly spaced nodes and weights of a standard normal."""
+    nodes = step * np.arange(-count, count + 1)
+    shares = np.exp(-0.5 * nodes**2)
+    return nodes, shares / shares.sum()
+
+
+_LAW, _LAW_WIDE = (_gauss(lambda x: expit(x) * expit(-x), count) for count in (12, 8))
+_SOFT_LAW, _SOFT_LAW_WIDE = (_gauss(lambda x: expit(x) * expit(-x) * np.logaddexp(0.0, x), count) for count in (12, 8))
+_FEWEST = hermegauss(5)[0], hermegauss(5)[1] / hermegauss(5)[1].sum()
+_FEW, _MANY = _trapezoid(0.75, 7), _trapezoid(0.5, 11)
+
+
+@compiled
+def _ramp(gap: float, deviation: float) -> tuple[float, float]:
+    """Means of max(x, 0) and of its square, x normal of mean ``gap``."""
+    ratio = gap / deviation
+    below = 0.5 * math.erfc(-ratio / math.sqrt(2.0))
+    density = math.exp(-0.5 * ratio * ratio) / math.sqrt(2.0 * math.pi)
+    first = deviation * (ratio * below + density)
+    return first, deviation * (deviation * below + ratio * first)
+
+
+@compiled
+def softplus_moments(mean: float, variance: float) -> tuple[float, float]:
+    """Mean and variance of log(1 + e^z)."""
+    deviation = math.sqrt(variance)
+    if mean >= FREE + FREE_DEVIATIONS * deviation:
+        return mean, variance
+    first, second = 0.0, 0.0
+    if deviation <= SOFT:
+        nodes, shares = _FEWEST if deviation <= 0.3 else _FEW if deviation <= 1.0 else _MANY
+        centre = max(mean, 0.0) + math.log1p(math.exp(-abs(mean)))
+        for i in range(len(nodes)):
+            z = mean + deviation * nodes[i]
+            gap = max(z, 0.0) + math.log1p(math.exp(-abs(z))) - centre
+            first += shares[i] * gap
+            second += shares[i] * gap * gap
+        return max(centre + first, 0.0), max(second - first * first, 0.0)
+    nodes, shares = _LAW if deviation <= 5.0 else _LAW_WIDE
+    for i in range(len(nodes)):
+        one, square = _ramp(mean - nodes[i], deviation)
+        first += shares[i] * one
+        second += shares[i] * (square - 2.0 * one)
+    nodes, shares = _SOFT_LAW if deviation <= 5.0 else _SOFT_LAW_WIDE
+    for i in range(len(nodes)):
+        second += 2.0 * shares[i] * _ramp(mean - nodes[i], deviation)[0]
+    return first, max(second - first * first, 0.0)
+
+
+@compiled
+def _each_softplus(means: Array, variances: Array, first: Array, second: Array) -> None:
+    for i in range(len(means)):
+        first[i], second[i] = softplus_moments(means[i], variances[i])
+
+
+def _softplus(mean: Array, variance: Array) -> tuple[Array, Array]:
+    """:func:`softplus_moments` of arrays of any shape."""
+    means, variances = (np.ascontiguousarray(np.broadcast_to(v, mean.shape), np.float64) for v in (mean, variance))
+    first, second = np.empty(mean.shape), np.empty(mean.shape)
+    _each_softplus(means.ravel(), variances.ravel(), first.ravel(), second.ravel())
+    return first, second
 
 
 def moments(kind: str, mean: Array, variance: Array) -> tuple[Array, Array]:
@@ -49,6 +138,8 @@ def moments(kind: str, mean: Array, variance: Array) -> tuple[Array, Array]:
         return np.exp(mean + 0.5 * variance), np.exp(2.0 * (mean + variance)) * -np.expm1(-variance)
     if kind == "sqrt":
         return _sqrt_moments(mean, variance)
+    if kind == "softplus":
+        return _softplus(mean, variance)
     if kind == "logit":
         first, second = _logistic(mean, variance, "moments")
         return first, second
@@ -80,8 +171,8 @@ def slope(kind: str, mean: Array, variance: Array) -> Array:
         deviation = np.sqrt(variance)
         ratio = mean / deviation
         return 2.0 * deviation * np.maximum(ratio * ndtr(ratio) + _density(ratio), 0.0)
-    if kind == "logit":
-        return _logistic(mean, variance, "slope")[0]
+    if kind in ("logit", "softplus"):
+        return _logistic(mean, variance, "slope" if kind == "logit" else "mean")[0]
     return np.ones_like(mean)
 
 
@@ -89,7 +180,7 @@ def covariance(
     kinds: tuple[str, str], means: tuple[Array, Array], variances: tuple[Array, Array], cross: Array
 ) -> Array:
     """Covariance (n,) of two t whose z have means, variances and covariances ``cross`` (n,)."""
-    order = ("identity", "log", "sqrt", "logit")
+    order = ("identity", "log", "sqrt", "softplus", "logit")
     if order.index(kinds[1]) < order.index(kinds[0]):
         kinds, means, variances = kinds[::-1], means[::-1], variances[::-1]
     first, second = kinds
@@ -102,8 +193,8 @@ def covariance(
     if first == "log":
         shift = average(second, means[1] + cross, variances[1]) - average(second, means[1], variances[1])
         return average(first, means[0], variances[0]) * shift
-    if first == "sqrt":
-        return _sqrt_covariance(second, means, variances, cross)
+    if first in ("sqrt", "softplus"):
+        return _bent_covariance(kinds, means, variances, cross)
     narrow = (variances[0] <= WIDE**2) & (variances[1] <= WIDE**2)
     covariances = np.empty(len(cross))
     for where, function in ((narrow, _narrow_covariance), (~narrow, _wide_covariance)):
@@ -171,24 +262,31 @@ def _wide_logistic(mean: Array, deviation: Array, what: str, where: Any, sums: l
         sums[1][where] = np.maximum(below @ (2.0 * p * law) - sums[0][where] ** 2, 0.0)
 
 
-def _sqrt_covariance(kind: str, means: tuple[Array, Array], variances: tuple[Array, Array], cross: Array) -> Array:
-    """Of max(z, 0)^2 and t of ``kind``: over z, the mean of t given z is known; panels end where either bends."""
+def _bent_covariance(
+    kinds: tuple[str, str], means: tuple[Array, Array], variances: tuple[Array, Array], cross: Array
+) -> Array:
+    """Of max(z, 0)^2 or a softplus and another t, whose mean given z is known: panels end where either bends."""
+    bound = kinds[0] == "sqrt"
     deviation = np.sqrt(variances[0])
     gain = cross / variances[0]
     left = np.maximum(variances[1] - gain * cross, 1e-16 * variances[1])
-    low = np.maximum(means[0] - REACH * deviation, 0.0)
+    low = means[0] - REACH * deviation
+    low = np.maximum(low, 0.0) if bound else low
     high = np.maximum(means[0] + REACH * deviation, low)
     bend = means[0] - np.divide(means[1], gain, out=np.zeros_like(gain), where=gain != 0.0)
-    ends = np.sort(np.stack([low, np.clip(means[0], low, high), np.clip(bend, low, high), high], axis=1), axis=1)
+    bends = [means[0], bend, *([] if bound else [np.full_like(low, end) for end in (-8.0, 0.0, 8.0)])]
+    ends = np.sort(np.stack([low, *(np.clip(end, low, high) for end in bends), high], axis=1), axis=1)
     half = 0.5 * np.diff(ends, axis=1)[:, :, None]
     z = (ends[:, :-1, None] + half * (1.0 + LEGENDRE[0])).reshape(len(cross), -1)
     shares = (half * LEGENDRE[1]).reshape(len(cross), -1) / deviation[:, None]
     gap = z - means[0][:, None]
-    given = average(kind, means[1][:, None] + gain[:, None] * gap, np.broadcast_to(left[:, None], z.shape))
+    given = average(kinds[1], means[1][:, None] + gain[:, None] * gap, np.broadcast_to(left[:, None], z.shape))
     # far above the bound both are centred, which keeps the digits
-    centre = np.where(means[0] >= 8.0 * deviation, means[0] ** 2 + variances[0], 0.0)
-    other = given - average(kind, means[1], variances[1])[:, None]
-    return ((z * z - centre[:, None]) * other * _density(gap / deviation[:, None]) * shares).sum(axis=1)
+    free = means[0] >= 8.0 * deviation
+    centre = np.where(free, means[0] ** 2 + variances[0], 0.0) if bound else average(kinds[0], means[0], variances[0])
+    own = z * z if bound else np.logaddexp(0.0, z)
+    other = given - average(kinds[1], means[1], variances[1])[:, None]
+    return ((own - centre[:, None]) * other * _density(gap / deviation[:, None]) * shares).sum(axis=1)
 
 
 def _narrow_covariance(m: Array, n: Array, v: Array, w: Array, cross: Array) -> Array:

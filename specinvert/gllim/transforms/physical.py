@@ -1,11 +1,11 @@
 """Summaries of posteriors in the user's units: a mixture is over transformed parameters z, its summaries are of t.
 
 Means and deviations of parameters with transforms of their own are exact to 1e-6 of the deviation or of the distance of
-the bounds, their correlations to 2e-4. Compositions of two or three parts that vary little are summed over products of
-Gauss-Hermite rules. Other compositions, their quantiles, and covariances of two compositions are averages over
-``DRAWS`` quasi-random draws from each component, the same for all: a row depends on the others by rounding alone. Up to
-four parts, draws leave means off by some 0.005 of the deviation and variances by 0.01 to 0.05 of themselves, the more
-the rarer a part is.
+the bounds, under a softplus to 1.3e-4 of its scale, their correlations to 2e-4. Compositions of two or three parts that
+vary little are summed over products of Gauss-Hermite rules. Other compositions, their quantiles, and covariances of two
+compositions are averages over ``DRAWS`` quasi-random draws from each component, the same for all: a row depends on the
+others by rounding alone. Up to four parts, draws leave means off by some 0.005 of the deviation and variances by 0.01
+to 0.05 of themselves, the more the rarer a part is.
 """
 
 from __future__ import annotations
@@ -121,6 +121,10 @@ def physical_quantiles(
 def _summaries(transforms: Transforms, mixture: Mixture, crossed: bool) -> tuple[Array, Array, Array]:
     """Mean, variance (n, L_t) or covariance (n, L_t, L_t), and overflow (n,)."""
     n, n_t = len(mixture), transforms.n_physical
+    units = np.where(transforms.softness > 0.0, transforms.softness, 1.0)
+    if (units != 1.0).any():
+        within = mixture.covariances / np.outer(units, units)
+        mixture = Mixture(mixture.weights, mixture.means / units, within)
     mean, spread = np.zeros((n, n_t)), np.zeros((n, n_t, n_t) if crossed else (n, n_t))
     with np.errstate(all="ignore"):
         for block in _components(mixture):

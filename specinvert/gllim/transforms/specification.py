@@ -13,8 +13,11 @@ from scipy.special import expit, log_expit, log_softmax
 
 from ..core import Array
 
-ACCEPTED = '"identity", "log", "sqrt", ("logit", lower, upper), or "ilr" for a tuple of parameters'
-LOWER = {"log": 0.0, "sqrt": 0.0, "ilr": 0.0}
+ACCEPTED = (
+    '"identity", "softplus", ("softplus", scale), "log", "sqrt", ("logit", lower, upper), or "ilr" for a tuple of '
+    "parameters"
+)
+LOWER = {"log": 0.0, "sqrt": 0.0, "ilr": 0.0, "softplus": 0.0}
 """Lower bounds, where the user does not give one; other bounds are infinite."""
 
 
@@ -24,10 +27,11 @@ class Entry:
 
     Attributes
     ----------
-    kind : "identity", "log", "logit", "sqrt" or "ilr".
+    kind : "identity", "softplus", "log", "logit", "sqrt" or "ilr".
     columns : its physical parameters, several for "ilr" only. start : its first column of z.
     lower, upper : the bounds of each parameter, infinite where there is none.
     insets : (lower, upper) of each parameter, the least distance from the bounds; zero before the training.
+    unit : of z, the scale of a softplus, NaN before the training where the user gave none; else one.
     """
 
     kind: str
@@ -36,6 +40,7 @@ class Entry:
     lower: float
     upper: float
     insets: tuple[tuple[float, float], ...]
+    unit: float = 1.0
 
     @property
     def size(self) -> int:
@@ -49,8 +54,8 @@ class Entry:
 
     @property
     def scale(self) -> float:
-        """The distance of two finite bounds, else one: t is this times t of the standard transform, plus offset."""
-        return self.upper - self.lower if self.kind == "logit" else 1.0
+        """The distance of two finite bounds, else the unit: t is this times the standard t of z / unit, plus offset."""
+        return self.upper - self.lower if self.kind == "logit" else self.unit
 
     @property
     def offset(self) -> float:
@@ -74,17 +79,22 @@ class Entry:
             return np.sqrt(values)
         if self.kind == "ilr":
             return np.log(np.maximum(values, lower)) @ helmert(len(self.columns))
+        if self.kind == "softplus":
+            above = np.maximum(values, lower)
+            return above + self.unit * np.log(-np.expm1(-above / self.unit))
         return values
 
     def inverse(self, z: Array) -> Array:
         """Values (n, parameters) of z (n, size), NaN beyond float64."""
         with np.errstate(all="ignore"):
+            if self.kind == "softplus":  # z itself, far from the bound
+                return np.maximum(z, 0.0) + self.unit * np.log1p(np.exp(-abs(z) / self.unit))
             values = self.scale * self.standard_inverse(z.T).T + self.offset
         values[np.isinf(values)] = np.nan
         return np.clip(values, self.lower, self.ceiling)
 
     def standard_inverse(self, z: Array) -> Array:
-        """Values (parameters, ...) of z (size, ...), for the bounds 0 and 1 of a logit."""
+        """Values (parameters, ...) of z / unit (size, ...), for the bounds 0 and 1 of a logit."""
         if self.kind == "log":
             return np.exp(z)
         if self.kind == "logit":
@@ -93,6 +103,8 @@ class Entry:
             return np.maximum(z, 0.0) ** 2
         if self.kind == "ilr":
             return composition(z)
+        if self.kind == "softplus":
+            return np.logaddexp(0.0, z)
         return np.array(z)
 
     def log_jacobian(self, z: Array) -> Array:
@@ -101,6 +113,8 @@ class Entry:
             return z[:, 0]
         if self.kind == "logit":
             return np.log(self.scale) + log_expit(z[:, 0]) + log_expit(-z[:, 0])
+        if self.kind == "softplus":
+            return log_expit(z[:, 0] / self.unit)
         if self.kind == "sqrt":
             with np.errstate(divide="ignore"):
                 return np.log(2.0 * np.maximum(z[:, 0], 0.0))
@@ -112,6 +126,7 @@ class Entry:
     def to_attrs(self, names: tuple[str, ...]) -> dict[str, Any]:
         """The entry in lists, strings and numbers."""
         bounds = {"lower": self.lower, "upper": self.upper} if self.kind == "logit" else {}
+        bounds |= {"scale": self.unit} if self.kind == "softplus" else {}
         parameters = [names[column] for column in self.columns]
         return {"kind": self.kind, "parameters": parameters, **bounds, "insets": [list(pair) for pair in self.insets]}
 
@@ -165,7 +180,8 @@ def entry_from_attrs(attrs: Mapping[str, Any]) -> tuple[Any, Any, tuple[tuple[fl
     """Key and value that the user would write, and the insets, of what ``Entry.to_attrs`` wrote."""
     kind, parameters = attrs["kind"], attrs["parameters"]
     key = tuple(parameters) if kind == "ilr" else parameters[0]
-    value = (kind, attrs["lower"], attrs["upper"]) if kind == "logit" else kind
+    numbers = {"logit": ("lower", "upper"), "softplus": ("scale",)}.get(kind, ())
+    value = (kind, *(attrs[name] for name in numbers)) if numbers else kind
     return key, value, tuple((float(low), float(high)) for low, high in attrs["insets"])
 
 
@@ -195,26 +211,26 @@ def entries_of(spec: Mapping[Any, Any], names: tuple[str, ...]) -> tuple[Entry, 
         raise ValueError(
             f"transforms are {spec!r}: pass a dictionary of parameter to transform, such as {{'a': 'log'}}"
         )
-    by_column: dict[int, tuple[str, tuple[int, ...], float, float]] = {}
+    by_column: dict[int, tuple[str, tuple[int, ...], float, float, float]] = {}
     for key, value in spec.items():
-        kind, lower, upper = _kind(key, value)
+        kind, lower, upper, unit = _kind(key, value)
         columns = _columns(key, kind, names)
         for column in columns:
             if column in by_column or columns.count(column) > 1:
                 raise ValueError(f"parameter {names[column]!r} has two entries in transforms: keep one of them")
-        by_column.update(dict.fromkeys(columns, (kind, columns, lower, upper)))
+        by_column.update(dict.fromkeys(columns, (kind, columns, lower, upper, unit)))
     entries: list[Entry] = []
     start = 0
     for index in range(len(names)):
-        kind, columns, lower, upper = by_column.get(index, ("identity", (index,), -np.inf, np.inf))
+        kind, columns, lower, upper, unit = by_column.get(index, ("identity", (index,), -np.inf, np.inf, 1.0))
         if index == min(columns):
-            entries.append(Entry(kind, columns, start, lower, upper, ((0.0, 0.0),) * len(columns)))
+            entries.append(Entry(kind, columns, start, lower, upper, ((0.0, 0.0),) * len(columns), unit))
             start += entries[-1].size
     return tuple(entries)
 
 
-def _kind(key: Any, value: Any) -> tuple[str, float, float]:
-    """Kind and bounds of a value of the user's dictionary."""
+def _kind(key: Any, value: Any) -> tuple[str, float, float, float]:
+    """Kind, bounds and unit of a value of the user's dictionary."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if parts and parts[0] == "logit":
         bounds = parts[1:]
@@ -223,10 +239,14 @@ def _kind(key: Any, value: Any) -> tuple[str, float, float]:
         lower, upper = (float(bound) for bound in bounds)
         if not lower < upper or not np.isfinite(upper - lower):
             raise ValueError(f"the logit of {key!r} has bounds {lower:g} and {upper:g}: lower must be less than upper")
-        return "logit", lower, upper
+        return "logit", lower, upper, 1.0
+    if parts and parts[0] == "softplus" and len(parts) < 3:
+        if not all(isinstance(scale, Real) and 0.0 < float(scale) < np.inf for scale in parts[1:]):
+            raise ValueError(f'the softplus of {key!r} is {value!r}: write ("softplus", scale) with a scale above zero')
+        return "softplus", 0.0, np.inf, float(parts[1]) if len(parts) == 2 else np.nan
     if len(parts) != 1 or parts[0] not in ("identity", "log", "sqrt", "ilr"):
         raise ValueError(f"transform {value!r} of {key!r} is not known: use {ACCEPTED}")
-    return parts[0], LOWER.get(parts[0], -np.inf), np.inf
+    return parts[0], LOWER.get(parts[0], -np.inf), np.inf, 1.0
 
 
 def _columns(key: Any, kind: str, names: tuple[str, ...]) -> tuple[int, ...]:

@@ -4,6 +4,8 @@
 a parameter's       domain               z
 ==================  ===================  =================================================================
 ``"identity"``      any value            t
+``"softplus"``      t > 0                t + s log(1 - exp(-t / s)), undone by s log(1 + exp(z / s)): z is t where that
+                                         is large beside the scale s, and near log t close to zero
 ``"log"``           t > 0                log t
 ``"sqrt"``          t >= 0               sqrt(t), undone by max(z, 0)^2
 ``("logit", l, u)`` l < t < u            log((t - l) / (u - t))
@@ -12,7 +14,8 @@ a parameter's       domain               z
 ==================  ===================  =================================================================
 
 Values on an open bound have no z. A :class:`Tally` of the training values says how close they come; ``settle`` keeps
-half that distance as the inset, and ``forward`` moves everything closer to the bound than the inset to it.
+half that distance as the inset, ``INSET`` scales for a softplus, and ``forward`` moves everything closer to the bound
+than the inset to it.
 Back-transforms stay within the closed bounds; what float64 cannot hold becomes NaN.
 """
 
@@ -25,6 +28,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import skew
 
 from ..core import Array
 from .specification import Entry, entries_of, entry_from_attrs
@@ -33,6 +37,26 @@ Counts = NDArray[np.intp]
 
 SUM_TOLERANCE = 1e-6
 """Parts of a composition sum to one within this."""
+SCALE = 0.1
+"""Scale of a softplus where the user gives none, in standard deviations of the training values."""
+INSET = 0.0025
+"""Inset of a softplus, in its scale: nothing beside what a parameter varies, and z of zero is no outlier."""
+DECADES = 30.0
+"""Ratio of the 95 % to the 5 % quantile of positive values above which they may be bounded by a log."""
+
+
+def bound_of(values: Array) -> str | None:
+    """The bound that training values (n,) of a parameter suggest: None, "softplus" or "log".
+
+    None where some are below zero or all are equal. A log where they span decades, all are above zero, and their
+    logarithms are less skewed.
+    """
+    if not len(values) or values.min() < 0.0 or values.min() == values.max():
+        return None
+    low, high = np.quantile(values, [0.05, 0.95])
+    if values.min() > 0.0 and high > DECADES * low and abs(skew(np.log(values))) < abs(skew(values)):
+        return "log"
+    return "softplus"
 
 
 @dataclass(frozen=True)
@@ -96,6 +120,29 @@ class Transforms:
             raise ValueError(f"parameter names are the string {names!r}: pass a sequence of names")
         return cls(tuple(names), entries_of({} if spec is None else spec, tuple(names)))
 
+    @classmethod
+    def found(cls, spec: Mapping[Any, Any] | None, names: Sequence[str], values: Array) -> Transforms:
+        """Transforms settled on finite training values (n, L_t): those the user writes, and bounds for the others.
+
+        A parameter that ``spec`` does not name has a bound at zero where :func:`bound_of` its values says so. An empty
+        ``spec`` is none at all. Raises as :meth:`of` and :meth:`settle`.
+        """
+        cls.of(spec, names)  # raises where it is none
+        given = dict(spec or {})
+        named = {name for key in given for name in (key if isinstance(key, tuple) else (key,))}
+        if spec is None or given:
+            bounds = {name: bound_of(values[:, i]) for i, name in enumerate(names) if name not in named}
+            given |= {name: bound for name, bound in bounds.items() if bound is not None}
+        made = cls.of(given, names)
+        entries = [
+            replace(entry, unit=SCALE * float(values[:, entry.columns[0]].std()) or 1.0)
+            if np.isnan(entry.unit)
+            else entry
+            for entry in made.entries
+        ]
+        made = replace(made, entries=tuple(entries))
+        return made if made.is_identity else made.settle(made.tally(values))
+
     @property
     def n_physical(self) -> int:
         """L_t."""
@@ -119,6 +166,20 @@ class Transforms:
     def is_identity(self) -> bool:
         """Whether z is t."""
         return all(entry.kind == "identity" for entry in self.entries)
+
+    @property
+    def keeps_units(self) -> bool:
+        """Whether z is t but near a bound."""
+        return all(entry.kind in ("identity", "softplus") for entry in self.entries)
+
+    @property
+    def softness(self) -> Array:
+        """Scales (L_z,) of the softplus, zero for other transforms."""
+        scales = np.zeros(self.n_transformed)
+        for entry in self.entries:
+            if entry.kind == "softplus":
+                scales[entry.z] = entry.unit
+        return scales
 
     def entry(self, index: int) -> Entry:
         """The entry of physical parameter ``index``."""
@@ -171,10 +232,11 @@ class Transforms:
 
         Raises
         ------
-        ValueError : values are outside their bounds or not finite, parts do not sum to one, or all values of a
-            parameter lie on its bounds.
+        ValueError : values are outside their bounds or not finite, parts do not sum to one, all values of a parameter
+            lie on its bounds, or a softplus has no scale.
         """
         self._refuse_outside(tally, "training values")
+        self._refuse_scaleless()
         told, settled = [], []
         for entry in self.entries:
             insets = []
@@ -190,6 +252,9 @@ class Transforms:
                     )
                 tiny = float(np.finfo(np.float64).tiny)
                 low, high = (max(0.5 * gap, tiny) if np.isfinite(gap) else 0.0 for gap in gaps)
+                if entry.kind == "softplus":
+                    insets.append((INSET * entry.unit, 0.0))
+                    continue
                 insets.append((low, high))
                 told += [
                     f"{int(count)} of {self.names[column]!r} on {bound:g}, by {inset:.3g}"
@@ -286,10 +351,9 @@ class Transforms:
         return total
 
     @property
-    def spec(self) -> dict[Any, Any] | None:
-        """What :meth:`of` makes these of, insets left out; None for the identity."""
-        bent = [entry for entry in self.entries if entry.kind != "identity"]
-        return dict(entry_from_attrs(entry.to_attrs(self.names))[:2] for entry in bent) or None
+    def spec(self) -> dict[Any, Any]:
+        """What :meth:`of` makes these of, insets left out, parameters without a transform too."""
+        return dict(entry_from_attrs(entry.to_attrs(self.names))[:2] for entry in self.entries)
 
     def to_attrs(self) -> dict[str, Any]:
         """Everything as lists, strings and numbers, for JSON."""
@@ -348,7 +412,16 @@ class Transforms:
                     f"furthest off is {tally.worst_sum[entry.columns[0]]:.9g}: normalise them, or do without ilr"
                 )
 
+    def _refuse_scaleless(self) -> None:
+        for entry in self.entries:
+            if np.isnan(entry.unit):
+                raise ValueError(
+                    f'the softplus of {self.names[entry.columns[0]]!r} has no scale: write ("softplus", scale), or '
+                    "find the transforms by the training values"
+                )
+
     def _refuse_unsettled(self, tally: Tally) -> None:
+        self._refuse_scaleless()
         for entry in self.entries:
             for column, insets in zip(entry.columns, entry.insets, strict=True):
                 for side, inset in zip(("lower", "upper"), insets, strict=True):
