@@ -16,7 +16,8 @@ CASES: tuple[tuple[str, bool, float | None], ...] = (
     ("iso", True, 1.2),
     ("diag", False, 2.0),
     ("diag", True, 2.0),
-    ("full", False, None),
+    ("full", False, 12.0),
+    ("full", True, 12.0),
 )
 """Noise, whether tied, and the greatest ratio wanted."""
 MANY_CASES: tuple[tuple[str, bool, float | None], ...] = (("iso", False, 1.0), ("diag", False, None))

@@ -131,6 +131,24 @@ class GLLiMParameters:
         structure, sigma = self.structure.add_noise(self.Sigma, np.asarray(noise, dtype=np.float64), self.n_bands)
         return replace(self, Sigma=sigma, constraints=self.constraints.with_structure(structure))
 
+    def shrunk(self, share: float) -> GLLiMParameters:
+        """Theta of one component, in the user's units, as a fit with ``shrinkage=share`` finds it, from one with less.
+
+        The estimate of Sigma and what it is shrunk towards have the same trace, so that one fit tells those of all
+        shares. Begin with a small one where there are fewer samples than bands, not with none: ``reg_covar`` acts then.
+        Raises ValueError for latents or several components, which depend on the share in more than Sigma.
+        """
+        before = self.constraints.shrinkage or 0.0
+        if self.n_components > 1 or self.n_latent or self.structure.isotropic or not before <= share <= 1.0:
+            raise ValueError(
+                f"shrunk({share!r}) is for one component without latents, of more than one variance, fitted with a "
+                f"smaller shrinkage (here {self.constraints.sigma!r}, {before:g})"
+            )
+        kept = (1.0 - share) / (1.0 - before) if before < 1.0 else 1.0
+        variance = (share - kept * before) * np.trace(self.sigma_dense()[0]) / self.n_bands
+        _, Sigma = self.structure.add_noise(kept * self.Sigma, np.asarray(variance), self.n_bands)
+        return replace(self, Sigma=Sigma, constraints=replace(self.constraints, shrinkage=share))
+
     def expected(self, known: NDArray[np.intp], origin: Array) -> Expected:
         """What theta expects of spectra and of the regressors [x_S - origin; 1], S the entries ``known`` of x."""
         mean = np.concatenate([self.c[:, known] - origin, np.ones((self.n_components, 1))], axis=1)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from specinvert.gllim import GLLiM
+from specinvert.gllim import GLLiM, GLLiMParameters
 from specinvert.gllim.em import ArrayChunks, Checkpoint, Settings, State, train
 from strategies import BARE, Data, assert_near, assert_same_theta, data_sets, fit_estimator, fit_reference, make_data
 
@@ -113,6 +113,27 @@ def test_one_component_is_the_given_share_of_a_pooled_variance_in_the_users_unit
         pooled = np.trace(free) / 7
         np.testing.assert_allclose(shrunk, 0.7 * free + 0.3 * pooled * np.eye(7), rtol=1e-10)
         np.testing.assert_allclose(all_of_it, pooled * np.eye(7), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "own", [{"sigma": "full"}, {"sigma": "diag"}, {"sigma": "block", "sigma_blocks": (0, 0, 1, 1, 0)}]
+)
+def test_one_fit_tells_those_of_all_greater_shares(own: dict[str, Any]) -> None:
+    data = make_data(0, 1, 5, 2, 0, "real")
+    scaled = data.spectra * np.geomspace(0.1, 10.0, 5)
+
+    def fit(share: float | None) -> GLLiMParameters:
+        return GLLiM(1, shrinkage=share, **own).fit(scaled, data.parameters, data.weights).parameters_
+
+    for before in (None, 1e-3):
+        for share in (1e-3, 0.3, 1.0):
+            found, expected = fit(before).shrunk(share), fit(share)
+            assert_near(found.sigma_dense(), expected.sigma_dense(), 1e-12)
+            assert found.constraints == expected.constraints
+    with pytest.raises(ValueError, match=r"smaller shrinkage \(here '(full|diag|block)', 0.3\)"):
+        fit(0.3).shrunk(0.2)
+    with pytest.raises(ValueError, match="one component without latents"):
+        fit_estimator(make_data(0, 2, 6, 1, 0), sigma="full", **BARE).parameters_.shrunk(0.1)
 
 
 def test_components_of_fewer_samples_than_bands_stay_and_their_intervals_hold(caplog: Any) -> None:
