@@ -297,10 +297,11 @@ class InverterSettings(FitSettings):
     ensemble_weights: str = setting(
         "equal",
         one_of("equal", "stacked", "evidence"),
-        "Weights of a committee's posteriors.",
+        "Weights of a committee's posteriors: equal, stacked or evidence.",
         '``"equal"``; ``"stacked"``, those of greatest density of held-out parameters, for which members are fitted '
         'twice, first without a fifth of the samples; or ``"evidence"``, in proportion to the density each gives to '
         "the spectrum.",
+        "--ensemble-weights",
     )
 
     def __post_init__(self) -> None:

@@ -136,7 +136,8 @@ def describe_training(inverter: GLLiMInverter, data: xr.Dataset, preparation: Pr
     seconds, fitted = _fit_seconds(inverter, latents[-1], prepared, {"noise": noise, **preparation.reading})
     start, iteration = (measured * count / used for measured in seconds)
     members = -(-inverter.n_ensemble // available_cpus())
-    runs = members * inverter.n_init * len(latents)
+    stacked = inverter.n_ensemble > 1 and inverter.ensemble_weights == "stacked"
+    runs = members * inverter.n_init * len(latents) * (2 if stacked else 1)
     total = runs * (start + inverter.max_iter * iteration)
     model = fitted.model_
     held = count * (bands * max(array_used.dtype.itemsize, 4) + 8 * (len(model.names) + 1))

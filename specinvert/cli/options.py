@@ -87,7 +87,7 @@ def take(kind: Callable[..., T], options: dict[str, Any]) -> T:
 
 OFFERED = {name: one for name, one in settings_of(InverterSettings).items() if one.option}
 """Settings that are options of ``train``."""
-GRID = ("n_components", "n_latent", "max_latent", "n_ensemble")
+GRID = ("n_components", "n_latent", "max_latent", "n_ensemble", "ensemble_weights")
 """Those of them that are none of ``select``."""
 
 
