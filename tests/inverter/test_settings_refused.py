@@ -93,7 +93,9 @@ def test_what_samples_have_must_be_numbers(subtests: pytest.Subtests) -> None:
 
 
 def test_progress_of_training_must_be_a_function(subtests: pytest.Subtests) -> None:
-    for value in [True, "bar", 0]:
+    with refuses(TypeError, "progress=True", "a function"):
+        fit_arrays(progress=True)
+    for value in ["bar", 0]:
         with subtests.test(value=value):
             with refuses(TypeError, f"progress={value!r}", "a function"):
                 fit_arrays(progress=value)
@@ -155,7 +157,7 @@ def test_writing_maps_refuses_and_writes_nothing(subtests: pytest.Subtests, tmp_
     for lazy in [False, True]:
         for name, value, error, part in [
             *(("resume", value, ValueError, "True or False") for value in (1, "yes", None)),
-            *(("progress", value, TypeError, "a function") for value in (True, "bar")),
+            *(("progress", value, TypeError, "a function") for value in (3, "bar")),
             *(("compression", value, ValueError, "0 (none) to 9") for value in (True, -1, 10, 1.5, np.nan, "1", None)),
             *(("history", value, TypeError, "a text") for value in (1, ["invert"])),
         ]:
