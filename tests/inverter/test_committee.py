@@ -122,7 +122,7 @@ def test_stacked_weights_are_those_of_the_greatest_density_of_held_out_parameter
     assert model.member_weights is not None
     np.testing.assert_allclose(model.member_weights, weights[weights > 0.0], atol=1e-6)
     masks = (partial(held_out_rows, share=0.2, others=others) for others in (False, True))
-    found = validate(read_training(training), member_settings(read_settings(inverter), 3), *masks)
+    found = validate(read_training(training, transforms={}), member_settings(read_settings(inverter), 3), *masks)
     assert len(found.held_out) == held.sum()
     rest._take(replace(rest.model_, member_weights=WEIGHTS))
     scores = inversion_of(rest).scores(training.isel(sample=held)).to_array().values.T
@@ -133,7 +133,7 @@ def test_stacked_weights_are_those_of_the_greatest_density_of_held_out_parameter
 
 
 def test_a_member_without_weight_is_left_out_and_a_single_one_needs_no_weight() -> None:
-    data = read_training(make_training(300))
+    data = read_training(make_training(300), transforms={})
     fine = read_settings(GLLiMInverter(**QUICK))
     wrong = replace(fine, fixed={"Sigma": 1e-9})
     members, weights = stacked(data, [wrong, fine, wrong])
