@@ -10,7 +10,7 @@ import xarray as xr
 FLAG_VARIABLE = "quality_flag"
 FLAG_NAME = "flag_name"
 """The dimension of what is known of each flag."""
-NODATA, PARTIAL_BANDS, OUT_OF_DOMAIN, BELOW_RANGE, ABOVE_RANGE, MULTIMODAL = 1, 2, 4, 8, 16, 32
+NODATA, PARTIAL_BANDS, OUT_OF_DOMAIN, BELOW_RANGE, ABOVE_RANGE, MULTIMODAL, PRIOR_ANSWERS = 1, 2, 4, 8, 16, 32, 64
 FLAGS = {
     NODATA: "nodata",
     PARTIAL_BANDS: "partial_bands",
@@ -18,8 +18,13 @@ FLAGS = {
     BELOW_RANGE: "below_training_range",
     ABOVE_RANGE: "above_training_range",
     MULTIMODAL: "multimodal",
+    PRIOR_ANSWERS: "prior_answers",
 }
 """Names of the bits of maps."""
+LEAST_SHARE = 0.25
+"""The prior answers where a spectrum tells less of a parameter than this share of what spectra like training do."""
+LEAST_TYPICAL = 0.5
+"""Nats that these tell of it in the median, below which it is hidden from all and no spectrum is singled out."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,8 @@ def flag_bits(flags: xr.DataArray) -> xr.DataArray:
 
 
 def flag_attrs() -> dict[str, object]:
-    """CF attributes of the quality flag."""
+    """CF attributes of quality flags, without a name."""
     return {
-        "long_name": "quality flags",
         "standard_name": "quality_flag",
         "flag_masks": np.array(list(FLAGS), dtype=np.uint8),
         "flag_meanings": " ".join(FLAGS.values()),

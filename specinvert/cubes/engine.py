@@ -17,15 +17,16 @@ import numpy as np
 import xarray as xr
 from dask.base import normalize_token
 
+from ..flags import LEAST_SHARE, LEAST_TYPICAL
 from ..gllim import level_with_noise
 from ..gllim.core import one_blas_thread, over_rows
 from ..gllim.model import GLLiMParameters
-from ..gllim.posterior import BLOCK_ROWS, Estimate, ForwardTerms, Rows, SideInformation, estimates
+from ..gllim.posterior import BLOCK_ROWS, Estimate, ForwardTerms, Interval, Pixels, Rows, SideInformation, estimates
 from ..gllim.transforms import UNCHANGED, SpectraTransform, Transforms
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less, refuse_negative
 from .labels import pixel_coordinates
-from .outputs import BAND, COVARIANCE, DOMAIN, MapVariable
-from .reading import Domain, Interval, Pixels, Reading, Trained
+from .outputs import BAND, COVARIANCE, DOMAIN, GAIN, MapVariable
+from .reading import Domain, Reading, Trained
 from .recalibration import Recalibration
 
 PIECE_ROWS = 24 * BLOCK_ROWS
@@ -102,11 +103,29 @@ class BlockInverter:
         predictor, levels = self.predictor, dict[int, list[float]]()
         for variable in self.outputs:
             levels[variable.index] = sorted({*levels.get(variable.index, ()), *variable.levels})
-        return Trained(
+        made = Trained(
             *(self.terms, predictor.transforms, predictor.domain, levels, COVARIANCE in self._needs),
-            predictor.recalibration,
-            predictor.spectra_transform,
+            *(predictor.recalibration, predictor.spectra_transform, predictor.member_weights),
         )
+        return replace(made, least=self._least(made)) if GAIN in self._needs else made
+
+    def _least(self, trained: Trained) -> np.ndarray:
+        """Nats (L_t,) told of a parameter below which its prior answers, by those held out of training, without noise.
+
+        -inf where these are not kept, and of parameters that they tell too little of.
+        """
+        made, n_parameters = self.predictor.held_out, trained.transforms.n_physical
+        if made is None or not len(made) or not n_parameters:
+            return np.full(n_parameters, -np.inf)
+        if self.conditions.variance is not None:
+            trained = replace(trained, terms=[ForwardTerms.of(member) for member in self.predictor.members])
+        told = np.empty((len(made), n_parameters))
+        with one_blas_thread():
+            for rows, part in self._estimates(trained.terms, made, SideInformation(), every_component=False):
+                reading = Reading(part, trained, Pixels(made[rows]))
+                told[rows] = np.stack([reading.information(i) for i in range(n_parameters)], axis=1)
+        typical = np.median(told, axis=0)
+        return np.where(typical >= LEAST_TYPICAL, LEAST_SHARE * typical, -np.inf)
 
     @property
     def _needs(self) -> set[str]:

@@ -27,7 +27,7 @@ OF_PARAMETER, OF_SPECTRA = "those of the parameter", "those of the spectra"
 """Units that come with the data."""
 LEVEL, COUNT = "level", "count"
 """What the digits of an output are: those after a decimal point, or an integer."""
-COVARIANCE, DOMAIN, TRUTH = "covariance", "domain", "truth"
+COVARIANCE, DOMAIN, GAIN, TRUTH = "covariance", "domain", "gain", "truth"
 """What costs more than the posterior itself, and is prepared where an output needs it."""
 COMMITTEE, TRANSFORMS, INTERVAL = "committee", "transforms", "interval"
 """Of a model or a request, what an output may not go with; an interval is one that a parameter is known by."""
@@ -59,8 +59,8 @@ class Output:
     ancillary : whether it tells of every parameter, without being of one.
     attrs : gives further attributes.
     dtype, empty : None for the float type of the cube; the value where there is no data.
-    needs : what ``compute`` asks of the reading that others do not: ``COVARIANCE``, ``DOMAIN``, or ``TRUTH``, which
-        maps do not have.
+    needs : what ``compute`` asks of the reading that others do not: ``COVARIANCE``, ``DOMAIN``, ``GAIN``, what
+        spectra like training tell, or ``TRUTH``, which maps do not have.
     not_with : what it is not to be had with, and the message, whose ``{0}`` lists the outputs.
     """
 
@@ -225,6 +225,23 @@ DECLARED = (
         *(lambda r, v: r.highest_mode[:, v.index], OF_PARAMETER),
     ),
     Output(
+        *("flags", "{p}_flag", "quality flags of {of} alone", lambda r, v: r.flags[:, v.index], None),
+        dtype=np.uint8,
+        empty=NODATA,
+        needs=(GAIN,),
+        attrs=flag_attrs,
+    ),
+    Output(
+        *(
+            "information",
+            "{p}_information",
+            "nats that the spectrum tells of {of}",
+            lambda r, v: r.information(v.index),
+        ),
+        units="1",
+        not_with=_NOT_TRUNCATED,
+    ),
+    Output(
         *("cov", "covariance", "posterior covariance of the parameters", lambda r, _: r.covariance),
         *(None, (PARAMETER, PARAMETER_2)),
         needs=(COVARIANCE,),
@@ -253,7 +270,7 @@ DECLARED = (
         *("flag", FLAG_VARIABLE, "quality flags", lambda r, _: r.flag, None),
         dtype=np.uint8,
         empty=NODATA,
-        needs=(DOMAIN,),
+        needs=(DOMAIN, GAIN),
         ancillary=True,
         attrs=flag_attrs,
     ),

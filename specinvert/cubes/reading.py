@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ..flags import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS
+from ..flags import ABOVE_RANGE, BELOW_RANGE, MULTIMODAL, OUT_OF_DOMAIN, PARTIAL_BANDS, PRIOR_ANSWERS
 from ..gllim.core import Array, row_hash
 from ..gllim.mixtures import (
     Mixture,
@@ -23,10 +23,13 @@ from ..gllim.mixtures import (
     entropy,
     highest_density,
     highest_mode,
+    joined,
     list_modes,
+    marginal_entropy,
     normal_score,
     quantile,
     score_quantile,
+    separated,
     truncated,
     truncated_quantile,
     written_out,
@@ -34,17 +37,19 @@ from ..gllim.mixtures import (
 from ..gllim.posterior import (
     Estimate,
     ForwardTerms,
-    Posterior,
-    Rows,
+    Interval,
+    Pixels,
     beyond,
-    count_posterior_modes,
+    member_shares,
     residual_rows,
     rms_rows,
 )
 from ..gllim.transforms import (
     UNCHANGED,
+    Before,
     SpectraTransform,
     Transforms,
+    physical_components,
     physical_mean_and_std,
     physical_moments,
     physical_quantiles,
@@ -68,47 +73,6 @@ class Domain:
 
 
 @dataclass(frozen=True, eq=False)
-class Interval:
-    """The parameter ``index`` lies between ``low`` and ``high`` (n,), infinite where that is not known."""
-
-    index: int
-    low: Array
-    high: Array
-
-    def of(self, rows: Rows) -> Interval:
-        """Of some rows."""
-        return Interval(self.index, self.low[rows], self.high[rows])
-
-
-@dataclass(frozen=True, eq=False)
-class Pixels:
-    """The spectra of n pixels, and what is said of each.
-
-    Attributes
-    ----------
-    spectra : (n, D), NaN where missing. log_tail : as of :class:`Domain`, under the noise of all or of each (n,).
-    known : (n, L_t) physical parameters, NaN where unknown, or None. interval : of a parameter known by one, or None.
-    truth : (n, L_t) to compare with, or None.
-    """
-
-    spectra: Array
-    log_tail: float | Array = np.nan
-    known: Array | None = None
-    interval: Interval | None = None
-    truth: Array | None = None
-
-    def of(self, rows: Rows) -> Pixels:
-        """Of some rows."""
-        return Pixels(
-            self.spectra[rows],
-            self.log_tail[rows] if isinstance(self.log_tail, np.ndarray) else self.log_tail,
-            None if self.known is None else self.known[rows],
-            None if self.interval is None else self.interval.of(rows),
-            None if self.truth is None else self.truth[rows],
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class Trained:
     """What all readings of one inversion share.
 
@@ -119,6 +83,8 @@ class Trained:
     levels : of the quantiles wanted, rising, by parameter. covariance : whether it is wanted.
     recalibration : which levels to ask for instead, or None.
     spectra_transform : from the spectra of pixels to those of the members.
+    member_weights : (M,) of the members, None where they are all the same.
+    least : nats (L_t,) told of each parameter below which its prior answers, or None.
     """
 
     terms: Sequence[ForwardTerms]
@@ -128,6 +94,15 @@ class Trained:
     covariance: bool = False
     recalibration: Recalibration | None = None
     spectra_transform: SpectraTransform = UNCHANGED
+    member_weights: Array | None = None
+    least: Array | None = None
+
+    @cached_property
+    def before(self) -> Before:
+        """What is known of the wanted parameters before a spectrum is seen."""
+        n, thetas = self.terms[0].theta.n_parameters, [own.theta for own in self.terms]
+        parts = [Mixture(t.pi[None], t.c[None, :, :n], t.Gamma[None, :, :n, :n]) for t in thetas]
+        return Before(self.transforms, joined(parts, member_shares(len(parts), self.member_weights)[None]))
 
 
 class Reading:
@@ -378,9 +353,6 @@ class Reading:
     @cached_property
     def n_modes(self) -> NDArray[np.int64]:
         """(n,) of those that hold a tenth of the posterior."""
-        blocks = self.estimate.blocks
-        if len(blocks) == 1 and isinstance(blocks[0].posterior, Posterior):
-            return count_posterior_modes(blocks[0].posterior, len(self.unknown))
         return count_modes(self.mixture)
 
     def draws(self, count: int) -> Array:
@@ -428,19 +400,85 @@ class Reading:
         rms_rows(self.residual, rms)
         return rms
 
-    @property
-    def flag(self) -> NDArray[np.intp]:
-        """Bits (n,) of the quality flags."""
-        n_bands = self.spectra.shape[1]
-        flag = np.zeros(len(self.spectra), dtype=np.intp)
-        flag[np.broadcast_to(np.less(self.estimate.n_valid, n_bands), flag.shape)] = PARTIAL_BANDS
+    def information(self, i: int) -> Array:
+        """Nats (n,) that a spectrum tells of parameter i: the entropy of its prior less that of its posterior.
+
+        In the units of the model, whose transforms are those in which parameters count. Of a part of a composition, the
+        logarithm of the ratio of physical standard deviations. NaN of known parameters.
+        """
+        return self._once(("information", i), self._information)
+
+    def _information(self, i: int) -> Array:
+        if i in self._known_parameters:
+            return np.full(len(self.spectra), np.nan)
+        with np.errstate(divide="ignore"):
+            if len(self.transforms.entry(i).columns) > 1:
+                return np.asarray(np.log(self.trained.before.std[i] / self.std[:, i]))
+        z = self.transforms.column(i)
+        told: Array = self.trained.before.entropy[z] - marginal_entropy(self.mixture, self.unknown.index(z))
+        return told
+
+    @cached_property
+    def _least_told(self) -> Array:
+        """Nats (n, L_z - known) that a spectrum tells of each parameter of the model at least, by its variance."""
+        if self.transforms.is_identity and not self.estimate.known:
+            variance = self.std**2
+        else:
+            variance = self.estimate.moments(False, len(self.unknown))[1]
+        with np.errstate(divide="ignore"):
+            told: Array = self.trained.before.entropy[self.unknown] - 0.5 * np.log(2.0 * np.pi * np.e * variance)
+        return told
+
+    def _prior_answers(self, i: int) -> NDArray[np.bool_]:
+        """Whether (n,) a spectrum tells less of parameter i than its least; entropies where variances do not tell."""
+        assert self.trained.least is not None
+        least, answers = self.trained.least[i], np.zeros(len(self.spectra), dtype=bool)
+        if least == -np.inf or i in self._known_parameters or self.interval is not None:
+            return answers
+        if len(self.transforms.entry(i).columns) > 1:
+            return np.asarray(self.information(i) < least)
+        z = self.transforms.column(i)
+        at = self.unknown.index(z)
+        rows = np.flatnonzero(self._least_told[:, at] < least)
+        if len(rows):
+            told = self.trained.before.entropy[z] - marginal_entropy(self.estimate.mixture(at + 1, rows), at)
+            answers[rows] = told < least
+        return answers
+
+    @cached_property
+    def _separated(self) -> NDArray[np.bool_]:
+        """Whether (n, L_t) there are two solutions of each parameter."""
+        two = np.zeros((len(self.spectra), self.transforms.n_physical), dtype=bool)
+        if not self.unknown or self.interval is not None:
+            return two
+        of_model = np.zeros((len(two), self.n_transformed), dtype=bool)
+        of_model[:, self.unknown] = self.estimate.separated(self.trained.before.scales[self.unknown])
+        for i in range(two.shape[1]):
+            if len(self.transforms.entry(i).columns) > 1:
+                two[:, i] = separated(*physical_components(self.transforms, self._whole_mixture, i))
+            else:
+                two[:, i] = of_model[:, self.transforms.column(i)]
+        return two
+
+    @cached_property
+    def flags(self) -> NDArray[np.uint8]:
+        """Bits (n, L_t) of the quality flags that are of one parameter."""
         mean, domain = self.mean, self.trained.domain
+        flags = np.zeros(mean.shape, dtype=np.uint8)
         with np.errstate(invalid="ignore"):
-            flag[(mean < domain.low).any(axis=1)] |= BELOW_RANGE
-            flag[(mean > domain.high).any(axis=1)] |= ABOVE_RANGE
+            flags[mean < domain.low] |= BELOW_RANGE
+            flags[mean > domain.high] |= ABOVE_RANGE
+        flags[self._separated] |= MULTIMODAL
+        for i in range(mean.shape[1]):
+            flags[self._prior_answers(i), i] |= PRIOR_ANSWERS
+        return flags
+
+    @property
+    def flag(self) -> NDArray[np.uint8]:
+        """Bits (n,) of the quality flags."""
+        flag: NDArray[np.uint8] = np.bitwise_or.reduce(self.flags, axis=1, initial=0)
+        flag[np.broadcast_to(np.less(self.estimate.n_valid, self.spectra.shape[1]), flag.shape)] |= PARTIAL_BANDS
         flag[self._out_of_domain()] |= OUT_OF_DOMAIN
-        if self.unknown and self.interval is None:
-            flag[self.n_modes > 1] |= MULTIMODAL
         return flag
 
     def _out_of_domain(self) -> NDArray[np.bool_]:

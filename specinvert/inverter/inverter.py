@@ -172,7 +172,9 @@ class GLLiMInverter(InverterSettings):
             ``p_modes`` and ``mode_mass`` (..., mode_rank); ``"draws100"`` (any number) -> ``p_draws`` (..., draw), the
             same for a spectrum in any chunks; ``"cov"`` -> ``covariance`` (..., parameter, parameter_2); ``"latent"``
             -> ``latent`` (..., latent_dim); ``"entropy"``; ``"residual"`` (..., band) and ``"fit_rmse"`` of the
-            mean of the spectra that the components reconstruct; ``"log_evidence"``; ``"flag"`` -> ``quality_flag``.
+            mean of the spectra that the components reconstruct; ``"log_evidence"``; ``"flag"`` -> ``quality_flag``;
+            ``"flags"`` -> ``p_flag``, of each parameter; ``"information"`` -> ``p_information``, nats that the spectrum
+            tells.
         band_dim : the band dimension, where no wavelength coordinate tells.
         tolerance : largest difference in nm between a band of training and its partner in the cube.
         rechunk : ``"auto"`` to merge bands that are split into several chunks.

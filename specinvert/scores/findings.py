@@ -43,6 +43,7 @@ FLAG_LIMITS = {
     "below_training_range": 0.05,
     "above_training_range": 0.05,
     "multimodal": 0.25,
+    "prior_answers": 0.05,
 }
 """Shares of the pixels with data above which a flag is told."""
 
@@ -61,8 +62,10 @@ _FLAG_ADVICE = {
     "transform such as log or logit.",
     "above_training_range": "Estimates there are extrapolated. Extend the training range, or declare the bound with a "
     "transform such as log or logit.",
-    "multimodal": "Several solutions fit these spectra, and the mean may lie between them. Ask for the outputs mode "
-    "and n_modes, or give what is known of a parameter with known=.",
+    "multimodal": "Several solutions fit these spectra, and the mean may lie between them. Ask for the outputs flags, "
+    "which tells the parameter, and modes2, or give what is known of a parameter with known=.",
+    "prior_answers": "These spectra tell little of a parameter, and its estimate is that of the training set. Ask for "
+    "the outputs flags and information, which tell the parameter, and mask these pixels.",
 }
 
 

@@ -16,9 +16,9 @@ import reference
 from labelled import PARAMETERS, TRUTH_ATTRS, WAVELENGTHS, assert_close, fitted, make_cube, make_training, make_truth
 from specinvert import GLLiMInverter, save_maps
 from strategies import dense
-from tabled import EVERY, ROWS, maps_of_table, spectra_of_squares, square_model, table
+from tabled import EVERY, ROWS, maps_of_table, spectra_of_squares, square_model, square_training, table
 
-NODATA, PARTIAL, OUT_OF_DOMAIN, BELOW, ABOVE, MULTIMODAL = 1, 2, 4, 8, 16, 32
+NODATA, PARTIAL, OUT_OF_DOMAIN, BELOW, ABOVE, MULTIMODAL, PRIOR_ANSWERS = 1, 2, 4, 8, 16, 32, 64
 
 
 @cache
@@ -164,6 +164,64 @@ def test_a_posterior_with_two_modes_is_flagged_until_the_sign_is_known() -> None
     assert not flags(square_model().invert(spectra, known={"t": 0.5}), MULTIMODAL).any()
 
 
+@pytest.mark.parametrize("n_components", [4, 10, 40])
+def test_both_solutions_of_a_square_are_told_whatever_the_number_of_components(n_components: int) -> None:
+    settings: dict[str, Any] = {"max_iter": 15, "tol": 0.0, "random_state": 0}
+    model = GLLiMInverter(n_components, **settings).fit(square_training())
+    t = np.linspace(-1.0, 1.0, 81)
+    noisy = np.random.default_rng(5).normal(size=(81, 8)) * 0.01
+    found = flags(model.invert(spectra_of_squares(list(t)) + noisy), MULTIMODAL)
+    assert found[np.abs(t) > 0.35].mean() > 0.9
+    assert n_components == 4 or not found[np.abs(t) < 0.05].any()
+
+
+def test_flags_of_each_parameter_make_those_of_the_spectrum() -> None:
+    cube = make_cube()
+    cube.values[0, 0], cube.values[0, 1, 3] = np.nan, np.nan
+    known = {"dust": make_truth()["dust"] + 2.0}
+    maps = fitted(1).invert(cube, known=known, outputs=("mean", "flag", "flags"))
+    bits = maps["water_flag"] | maps["dust_flag"]
+    np.testing.assert_array_equal(bits | (maps["quality_flag"] & (PARTIAL | OUT_OF_DOMAIN)), maps["quality_flag"])
+    np.testing.assert_array_equal(maps["dust_flag"].values[1:], ABOVE)
+    assert ((maps["water_flag"].values[1:] & ABOVE) < ABOVE).all()
+    two = square_model().invert(spectra_of_squares([-0.9, 0.0]), outputs=("flags",))
+    np.testing.assert_array_equal(two["t_flag"], [MULTIMODAL, 0])
+    assert two["t_flag"].attrs["flag_meanings"].split()[-1] == "prior_answers"
+
+
+def entropy_of(weights: np.ndarray, means: np.ndarray, variances: np.ndarray) -> float:
+    """By a sum over a grid."""
+    deviations = np.sqrt(variances)
+    grid = np.linspace((means - 8 * deviations).min(), (means + 8 * deviations).max(), 20_001)
+    density = np.maximum((weights * norm.pdf(grid[:, None], means, deviations)).sum(axis=1), 1e-300)
+    return float(-(density * np.log(density)).sum() * (grid[1] - grid[0]))
+
+
+@pytest.mark.parametrize("i", [0, 1])
+def test_information_is_the_entropy_of_the_prior_less_that_of_the_posterior(i: int) -> None:
+    theta = fitted(1).parameters_
+    before = entropy_of(theta.pi, theta.c[:, i], theta.Gamma[:, i, i])
+    found = fitted(1).invert(table(), outputs=("information",))[f"{PARAMETERS[i]}_information"]
+    for row, (weights, means, covariances) in enumerate(mixtures()):
+        after = entropy_of(weights, means[:, i], covariances[:, i, i])
+        assert float(found[row]) == pytest.approx(before - after, abs=0.02)
+    known = fitted(1).invert(table(), known={"water": 1.0}, outputs=("information",))
+    assert np.isnan(known["water_information"]).all()
+    assert np.isfinite(known["dust_information"]).all()
+
+
+def test_spectra_that_tell_little_are_flagged_and_two_solutions_are_not_little() -> None:
+    spectra = make_training(3000, seed=9)["reflectance"]
+    maps = large_model().invert(spectra, outputs=("flag", "flags"))
+    assert flags(maps, PRIOR_ANSWERS).mean() < 0.02
+    blind = large_model().invert(spectra[:50], noise=5.0, outputs=("flag", "flags"))
+    assert flags(blind, PRIOR_ANSWERS).all()
+    assert (blind["water_flag"] & PRIOR_ANSWERS > 0).all()
+    sure = large_model().invert(spectra[:50], noise=5.0, known={"water": 1.0, "dust": 0.5})
+    assert not flags(sure, PRIOR_ANSWERS).any()
+    assert not flags(square_model().invert(spectra_of_squares([-0.9, 0.9])), PRIOR_ANSWERS).any()
+
+
 def test_names_dimensions_and_types_of_every_output() -> None:
     maps = fitted(1).invert(make_cube(dtype=np.float32), outputs=(*EVERY, "latent"))
     of_parameters = ("{}", "{}_std", "{}_q05", "{}_q5", "{}_q975", "{}_ci90_lower", "{}_ci90_upper")
@@ -288,7 +346,7 @@ def test_flags_and_outputs_survive_a_netcdf_file(tmp_path: Path) -> None:
     known.values[1] = 2.0
     known.values[2] = -2.0
     maps = fitted(1).invert(cube, outputs=EVERY, known={"dust": known.where(known.x > known.x[0])})
-    for bit in (NODATA, PARTIAL, OUT_OF_DOMAIN, BELOW, ABOVE, MULTIMODAL):
+    for bit in (NODATA, PARTIAL, OUT_OF_DOMAIN, BELOW, ABOVE):
         assert 0 < flags(maps, bit).sum() < 30, bit
     save_maps(maps, tmp_path / "maps.nc")
     with xr.open_dataset(tmp_path / "maps.nc", decode_coords="all") as opened:

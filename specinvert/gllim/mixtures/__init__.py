@@ -1,44 +1,36 @@
 """Gaussian mixtures as such, row by row: quantiles, modes, truncation, merging, entropy, draws. Knows no theta."""
 
-from .entropy_and_draws import crps, draws, entropy
-from .mixture import Mixture, joined, merged
-from .modes import (
-    UNDECIDED,
-    begin_count,
-    count_modes,
-    finish_count,
-    first,
-    highest_mode,
-    invert_covariance,
-    list_modes,
-    ranked_room,
-)
-from .quantiles import cdf, highest_density, normal_score, quantile, score_quantile
+from .entropy_and_draws import crps, draws, entropy, marginal_entropy
+from .mixture import ONE_ALONE, PLAIN, Mixture, joined, merged, separated, two_solutions, two_solutions_room
+from .modes import FAINT, count_modes, highest_mode, list_modes
+from .quantiles import Normals, cdf, highest_density, normal_score, quantile, score_quantile
 from .truncation import Truncated, truncated, truncated_quantile, written_out
 
 __all__ = [
-    "UNDECIDED",
+    "FAINT",
+    "ONE_ALONE",
+    "PLAIN",
     "Mixture",
+    "Normals",
     "Truncated",
-    "begin_count",
     "cdf",
     "count_modes",
     "crps",
     "draws",
     "entropy",
-    "finish_count",
-    "first",
     "highest_density",
     "highest_mode",
-    "invert_covariance",
     "joined",
     "list_modes",
+    "marginal_entropy",
     "merged",
     "normal_score",
     "quantile",
-    "ranked_room",
     "score_quantile",
+    "separated",
     "truncated",
     "truncated_quantile",
+    "two_solutions",
+    "two_solutions_room",
     "written_out",
 ]

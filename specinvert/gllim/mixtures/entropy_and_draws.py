@@ -43,6 +43,12 @@ def entropy(mixture: Mixture) -> Array:
     return nats
 
 
+def marginal_entropy(mixture: Mixture, index: int) -> Array:
+    """:func:`entropy` (n,) of one dimension."""
+    weights, means, variances = mixture.marginal(index)
+    return entropy(Mixture(weights, means[:, :, None], variances[:, :, None, None]))
+
+
 def crps(weights: Array, means: Array, variances: Array, truth: Array) -> Array:
     """Continuous ranked probability score (n,) of ``truth`` (n,), in units of the truth, less being better.
 

@@ -1,4 +1,9 @@
-"""Gaussian mixtures written out, one a row: what every summary of a posterior is computed from; joined, and reduced."""
+"""Gaussian mixtures written out, one a row: what every summary of a posterior is computed from; joined, and reduced.
+
+Whether one dimension has two solutions is asked of its quantiles Q, not of its components: for some share P of the
+mass, from a ninth to eight ninths, the central 90 % intervals of what lies below Q(P) and of what lies above it are
+apart by more than the length of the longer one. Each holds a tenth of the mass or more.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,29 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from ..core import Array, compiled, factor, inlined
-from .quantiles import Components, components
+from .quantiles import Components, Normals, components, gather_row
+
+LEAST_MASS = 0.1
+"""Share of the mass that each of two solutions holds at least."""
+TAIL = 0.05
+"""Share of either side's mass beyond each end of its interval."""
+ONE_ALONE = 1.0 - LEAST_MASS
+"""Weight of one component above which the others are no solution."""
+SHARES = np.linspace(LEAST_MASS / (1.0 - 2.0 * TAIL), 1.0 - LEAST_MASS / (1.0 - 2.0 * TAIL), 41)
+"""Values of P that are tried."""
+CELLS = 48
+"""Steps over which the distribution function is interpolated."""
+FAR, FAR_MASS = (2.0, 3.0), 0.08
+"""Standard deviations of the heaviest component, of less than half the mass and of more, beyond which the means of this
+much mass lie where there are two solutions: looked at first."""
+NORMAL_STEPS, NORMAL_REACH = 128, 5.0
+NORMAL = ndtr(np.linspace(-NORMAL_REACH, NORMAL_REACH, int(2 * NORMAL_REACH * NORMAL_STEPS) + 2))
+"""The normal distribution function, right to 2e-6 between its values."""
+PLAIN = np.array([0.0, 1.0, 0.0, 1.0])
+"""A scale that leaves all values as they are: first value, step, and what stands at each step from there."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +110,110 @@ def merged(mixture: Mixture, n_components: int) -> Mixture:
     before = components(mixture.weights, mixture.means, mixture.covariances)
     _merge_rows(before, Components(weights, means, covariances))
     return Mixture(weights, means, covariances)
+
+
+def separated(weights: Array, means: Array, variances: Array, scale: Array = PLAIN) -> NDArray[np.bool_]:
+    """Whether each row (n,) of one-dimensional mixtures (n, A) has two solutions, see above; False without weight.
+
+    ``scale`` holds a value z, a step, and what counts as length in place of z, z + step, ..., rising.
+    """
+    found = np.empty(len(weights), dtype=np.bool_)
+    _separated_rows(components(weights, means, variances), scale, found)
+    return found
+
+
+@compiled
+def _separated_rows(mixtures: Components, scale: Array, found: NDArray[np.bool_]) -> None:
+    room, work = np.empty((3, mixtures.weights.shape[1])), two_solutions_room()
+    for n in range(len(found)):
+        found[n] = two_solutions(gather_row(mixtures, n, room), scale, work)
+
+
+@inlined
+def _below(x: float, row: Normals) -> float:
+    """Share of the weight below x."""
+    total = 0.0
+    for a in range(len(row.weights)):
+        at = ((x - row.means[a]) / row.deviations[a] + NORMAL_REACH) * NORMAL_STEPS
+        if at >= len(NORMAL) - 2:
+            total += row.weights[a]
+        elif at > 0.0:
+            i = int(at)
+            total += row.weights[a] * (NORMAL[i] + (at - i) * (NORMAL[i + 1] - NORMAL[i]))
+    return total / row.total
+
+
+@inlined
+def _scaled(z: float, scale: Array) -> float:
+    at = (z - scale[0]) / scale[1]
+    i = min(max(int(at), 0), len(scale) - 4)
+    return scale[2 + i] + (at - i) * (scale[3 + i] - scale[2 + i])
+
+
+@inlined
+def _where(level: float, start: int, work: Array) -> tuple[float, int]:
+    """Where the share below, ``work[0]``, is ``level``, in ``work[1]``; and its cell, ``start`` or one further up."""
+    i = start
+    while i < CELLS - 1 and work[0, i + 1] < level:
+        i += 1
+    rise = work[0, i + 1] - work[0, i]
+    part = min(max((level - work[0, i]) / rise, 0.0), 1.0) if rise > 0.0 else 0.5
+    return work[1, i] + part * (work[1, i + 1] - work[1, i]), i
+
+
+@compiled
+def two_solutions_room() -> Array:
+    """Room for :func:`two_solutions` to work in."""
+    return np.empty((2, CELLS + 1))
+
+
+@compiled
+def two_solutions(row: Normals, scale: Array, work: Array) -> bool:
+    """See :func:`separated`; ``work`` is of :func:`two_solutions_room`."""
+    count, top = len(row.weights), 0
+    if count < 2:
+        return False
+    low, high = row.means[0], row.means[0]
+    for a in range(1, count):
+        low, high = min(low, row.means[a]), max(high, row.means[a])
+        top = a if row.weights[a] > row.weights[top] else top
+    if row.weights[top] > ONE_ALONE * row.total:
+        return False
+    far, reach = 0.0, FAR[1 if row.weights[top] >= 0.5 * row.total else 0] * row.deviations[top]
+    for a in range(count):
+        if abs(row.means[a] - row.means[top]) > reach:
+            far += row.weights[a]
+    if far < FAR_MASS * row.total:
+        return False
+    widest = 0.0
+    for a in range(count):
+        widest = max(widest, row.deviations[a])
+    ends = low - 3.0 * widest, high + 3.0 * widest
+    first, last = ends
+    for side in range(2):
+        level, below, above = (1.0 - TAIL * SHARES[0] if side else TAIL * SHARES[0]), ends[0], ends[1]
+        for _ in range(8):
+            middle = 0.5 * (below + above)
+            if _below(middle, row) < level:
+                below = middle
+            else:
+                above = middle
+        if side:
+            last = above
+        else:
+            first = below
+    for i in range(CELLS + 1):
+        x = first + (last - first) * i / CELLS
+        work[0, i], work[1, i] = _below(x, row), _scaled(x, scale)
+    i, j, k, m = 0, 0, 0, 0
+    for p in SHARES:
+        start, i = _where(TAIL * p, i, work)
+        end, j = _where((1.0 - TAIL) * p, j, work)
+        restart, k = _where(p + TAIL * (1.0 - p), k, work)
+        finish, m = _where(1.0 - TAIL * (1.0 - p), m, work)
+        if restart - end > max(end - start, finish - restart):
+            return True
+    return False
 
 
 @compiled

@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import LOG_2PI, NEGLIGIBLE, Array, compiled, factor, inlined, solve, solve_identity
-from .mixture import Mixture
+from .mixture import LEAST_MASS, Mixture
 from .quantiles import Components, components
 
 NO_START = 1e-10
 """Components with less of the weight do not climb; they count in the density."""
-LEAST_MASS = 0.1
-"""A mode with less of the weight is not counted."""
 NEAR = 0.1
 """Squared step, in the metric of the local precision, below which Newton's steps are tried."""
 DONE = 1e-20

@@ -168,7 +168,7 @@ def checked_levels(level: float | Sequence[float] | Array, name: str = "level") 
 
 
 @compiled
-def _gather(mixtures: Components, n: int, room: Array) -> Normals:
+def gather_row(mixtures: Components, n: int, room: Array) -> Normals:
     """The components with weight of row n, in ``room`` (3, A)."""
     count, total, smallest = 0, 0.0, np.inf
     for a in range(mixtures.weights.shape[1]):
@@ -241,7 +241,7 @@ def _root(target: float, row: Normals, low: float, high: float, start: float) ->
 def _cdf_rows(mixtures: Components, values: Array, probability: Array) -> None:
     room = np.empty((3, mixtures.weights.shape[1]))
     for n in range(len(values)):
-        row = _gather(mixtures, n, room)
+        row = gather_row(mixtures, n, room)
         if len(row.weights) == 0 or np.isnan(values[n]):
             probability[n] = np.nan
             continue
@@ -254,7 +254,7 @@ def _quantile_rows(mixtures: Components, levels: Array, normal: Array, quantiles
     """``normal`` (m,) are the standard normal quantiles of the levels, or of their complements above one half."""
     room, mirrored = np.empty((3, mixtures.weights.shape[1])), np.empty(mixtures.weights.shape[1])
     for n in range(len(quantiles)):
-        row = _gather(mixtures, n, room)
+        row = gather_row(mixtures, n, room)
         count = len(row.weights)
         if count == 0:
             quantiles[n] = np.nan
@@ -441,7 +441,7 @@ def _shortest_rows(mixtures: Components, mass: float, half: float, offsets: Arra
     room = np.empty((3, mixtures.weights.shape[1]))
     least = min(1e-10, 1e-3 * (1.0 - mass) / mixtures.weights.shape[1])
     for n in range(len(lower)):
-        row = _gather(mixtures, n, room)
+        row = gather_row(mixtures, n, room)
         if len(row.weights) == 0:
             lower[n] = upper[n] = np.nan
         elif len(row.weights) == 1:

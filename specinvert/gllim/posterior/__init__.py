@@ -11,19 +11,20 @@ from .committee import (
     stacking_weights,
 )
 from .forward import BLOCK_ROWS, ForwardTerms, inverse_regression
-from .posterior import Posterior, Rows, SideInformation, count_posterior_modes, posterior_blocks
+from .posterior import Interval, Pixels, Posterior, Rows, SideInformation, posterior_blocks
 from .rowwise import RowPosterior, residual_rows, rms_rows
 
 __all__ = [
     "BLOCK_ROWS",
     "Estimate",
     "ForwardTerms",
+    "Interval",
+    "Pixels",
     "Posterior",
     "RowPosterior",
     "Rows",
     "SideInformation",
     "beyond",
-    "count_posterior_modes",
     "distance_at",
     "estimates",
     "inverse_regression",

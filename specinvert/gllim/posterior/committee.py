@@ -24,10 +24,10 @@ from scipy.optimize import brentq, minimize
 from scipy.special import gammaincc, gammaln, logsumexp, softmax
 
 from ..core import LOG_2PI, Array, Workspace, normalize_rows, one_blas_thread
-from ..mixtures import Mixture, joined
+from ..mixtures import Mixture, joined, separated
 from ..model import GLLiMParameters
 from .forward import BLOCK_ROWS, ForwardTerms, Prior
-from .posterior import NOTHING, Posterior, PosteriorBlock, Rows, SideInformation, posterior_blocks
+from .posterior import NOTHING, Posterior, PosteriorBlock, Rows, SideInformation, posterior_blocks, two_solutions_of
 from .rowwise import RowPosterior, fitted_rows
 
 ENOUGH = 0.25
@@ -129,6 +129,14 @@ class Estimate:
         """The mixture of all components of all members, in their order."""
         parts = [block.posterior.components() for block in self.blocks]
         return parts[0] if len(parts) == 1 else joined(parts, self.shares)
+
+    def separated(self, scales: Array) -> NDArray[np.bool_]:
+        """Whether each of the first unknown dimensions has two solutions (n, m), on ``scales`` (m, values)."""
+        posterior = self.blocks[0].posterior
+        if len(self.blocks) == 1 and isinstance(posterior, Posterior):
+            return two_solutions_of(posterior, scales)
+        mixture = self.mixture(len(scales))
+        return np.stack([separated(*mixture.marginal(i), scale) for i, scale in enumerate(scales)], axis=1)
 
     def fitted(self, terms: Sequence[ForwardTerms], x: Array) -> Array:
         """Spectra (n, D) of each component, A_k E[x|y,k] + b_k, averaged by the posterior weights and shares.

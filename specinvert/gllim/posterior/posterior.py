@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import NEGLIGIBLE, Array, Workspace, compiled, normalize_rows
-from ..mixtures import UNDECIDED, Mixture, begin_count, finish_count, first, invert_covariance, ranked_room
+from ..mixtures import FAINT, ONE_ALONE, Mixture, Normals, two_solutions, two_solutions_room
 from .forward import BLOCK_ROWS, ForwardTerms, Prior, log_sum
 from .rowwise import (
     Factored,
@@ -153,6 +153,48 @@ class SideInformation:
 
 
 NOTHING = SideInformation()
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """The parameter ``index`` lies between ``low`` and ``high`` (n,), infinite where that is not known."""
+
+    index: int
+    low: Array
+    high: Array
+
+    def of(self, rows: Rows) -> Interval:
+        """Of some rows."""
+        return Interval(self.index, self.low[rows], self.high[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """The spectra of n pixels, and what is said of each.
+
+    Attributes
+    ----------
+    spectra : (n, D), NaN where missing. log_tail : log of the tail probability
+        below which spectra are unlike those of training, under the noise of all or of each (n,).
+    known : (n, L_t) physical parameters, NaN where unknown, or None. interval : of a parameter known by one, or None.
+    truth : (n, L_t) to compare with, or None.
+    """
+
+    spectra: Array
+    log_tail: float | Array = np.nan
+    known: Array | None = None
+    interval: Interval | None = None
+    truth: Array | None = None
+
+    def of(self, rows: Rows) -> Pixels:
+        """Of some rows."""
+        return Pixels(
+            self.spectra[rows],
+            self.log_tail[rows] if isinstance(self.log_tail, np.ndarray) else self.log_tail,
+            None if self.known is None else self.known[rows],
+            None if self.interval is None else self.interval.of(rows),
+            None if self.truth is None else self.truth[rows],
+        )
 
 
 def posterior_blocks(
@@ -315,33 +357,32 @@ def alike(keys: NDArray[np.uint8]) -> Iterator[NDArray[np.intp]]:
         yield order[start:stop]
 
 
-def count_posterior_modes(posterior: Posterior, size: int) -> NDArray[np.int64]:
-    """:func:`.modes.count_modes` (n,) of the first ``size`` unknown dimensions, without writing out the mixtures."""
-    count = np.empty(len(posterior.weights), dtype=np.int64)
-    covariance = np.ascontiguousarray(posterior.covariance[:, :size, :size])
-    _count_rows(posterior.factored()._replace(covariance=covariance), count)
-    return count
+def two_solutions_of(posterior: Posterior, scales: Array) -> NDArray[np.bool_]:
+    """:func:`.mixture.separated` (n, m) of the first m unknown dimensions on their ``scales`` (m, values)."""
+    found = np.empty((len(posterior.weights), len(scales)), dtype=np.bool_)
+    _separated_rows(posterior.factored(), scales, found)
+    return found
 
 
 @compiled
-def _count_rows(mixtures: Factored, count: NDArray[np.int64]) -> None:
+def _separated_rows(mixtures: Factored, scales: Array, found: NDArray[np.bool_]) -> None:
     weights, latent, x, root, prior_mean, within = mixtures
-    n_components, size = within.shape[:2]
-    order, lower = np.empty(n_components, dtype=np.intp), np.zeros((size, size))
-    own_scale, own_precision = np.empty(n_components), np.empty(within.shape)
-    room, terms = ranked_room(n_components, size), np.empty((n_components, 3))
-    for k in range(n_components):
-        own_scale[k] = invert_covariance(within[k], lower, own_precision[k])
+    n_components = within.shape[0]
+    active, room, work = np.empty(n_components, dtype=np.intp), np.empty((3, n_components)), two_solutions_room()
     for n in range(len(weights)):
-        total, used, count[n] = begin_count(weights[n], order)
-        if count[n] != UNDECIDED:
-            continue
-        for at in range(used):
-            k = order[at]
-            room.share[at] = weights[n, k] / total
-            room.log_peak[at] = math.log(room.share[at]) + own_scale[k]
-            for i in range(size):
-                room.means[at, i] = component_mean(n, k, i, latent, x, root, prior_mean)
-                for j in range(size):
-                    room.precisions[at, i, j] = own_precision[k, i, j]
-        count[n] = finish_count(first(room, used), terms)
+        count, total, top = 0, 0.0, 0.0
+        for k in range(n_components):
+            weight = weights[n, k]
+            if weight > FAINT:
+                active[count], room[0, count] = k, weight
+                total, top, count = total + weight, max(top, weight), count + 1
+        for i in range(len(scales)):
+            found[n, i] = False
+            if top <= ONE_ALONE * total:
+                smallest = np.inf
+                for a in range(count):
+                    room[1, a] = component_mean(n, active[a], i, latent, x, root, prior_mean)
+                    room[2, a] = math.sqrt(within[active[a], i, i])
+                    smallest = min(smallest, room[2, a])
+                row = Normals(room[0, :count], room[1, :count], room[2, :count], total, smallest)
+                found[n, i] = two_solutions(row, scales[i], work)

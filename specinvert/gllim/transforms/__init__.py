@@ -1,14 +1,16 @@
 """Transforms of bounded and skewed parameters, what is expected under them, and transforms of spectra."""
 
 from .expectations import softplus_moments
-from .physical import physical_mean_and_std, physical_moments, physical_quantiles
+from .physical import Before, physical_components, physical_mean_and_std, physical_moments, physical_quantiles
 from .specification import UNCHANGED, SpectraTransform
 from .transforms import Transforms
 
 __all__ = [
     "UNCHANGED",
+    "Before",
     "SpectraTransform",
     "Transforms",
+    "physical_components",
     "physical_mean_and_std",
     "physical_moments",
     "physical_quantiles",

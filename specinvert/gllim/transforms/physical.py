@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -22,9 +22,9 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..core import Array
-from ..mixtures import Mixture
+from ..mixtures import PLAIN, Mixture, marginal_entropy
 from . import expectations
-from .specification import Entry
+from .specification import Entry, helmert
 from .transforms import Transforms
 
 DRAWS = 512
@@ -35,6 +35,8 @@ NEGLIGIBLE = 1e-3
 """Share of the smaller of a level and what is above it that components left out of a composition's quantiles hold."""
 BLOCK = 1024
 """Components of several rows that are worked on at once."""
+SCALE_REACH, SCALE_STEPS = 8.0, 257
+"""Standard deviations of the prior over which a transform is tabled, and in how many steps."""
 
 Quantiles = Callable[[Array, Array, Array, Array], Array]
 """Quantiles (n, m) of one-dimensional mixtures: of weights, means and variances (n, A) at levels (m,)."""
@@ -70,6 +72,39 @@ def _components(mixture: Mixture) -> Iterator[_Components]:
         at = rows + start, parts
         yield _Components(slice(start, stop), rows, mixture.weights[at], mixture.means[at], mixture.covariances[at])
         start = stop
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """What is known of parameters before a spectrum is seen: a ``mixture`` (1, A) over z."""
+
+    transforms: Transforms
+    mixture: Mixture
+
+    @cached_property
+    def entropy(self) -> Array:
+        """(L_z,) of each z, in nats."""
+        return np.array([marginal_entropy(self.mixture, i)[0] for i in range(self.mixture.n_dimensions)])
+
+    @cached_property
+    def std(self) -> Array:
+        """(L_t,) of t."""
+        return np.asarray(physical_mean_and_std(self.transforms, self.mixture)[1][0])
+
+    @cached_property
+    def scales(self) -> Array:
+        """Lengths (L_z, values) as :func:`separated` takes them: of logs ratios, of other parameters physical."""
+        t, scales = self.transforms, np.tile(PLAIN, (self.mixture.n_dimensions, 1))
+        bent = [i for i in range(t.n_physical) if t.entry(i).kind not in ("identity", "log", "ilr")]
+        if bent:
+            mean, spread = self.mixture.moments()
+            reach = SCALE_REACH * np.sqrt(np.diagonal(spread[0]))
+            steps = 2.0 * reach / (SCALE_STEPS - 1)
+            z = (mean[0] - reach)[:, None] + steps[:, None] * np.arange(SCALE_STEPS)
+            scales = np.concatenate([z[:, :1], steps[:, None], z], axis=1)
+        for i in bent:
+            scales[t.column(i), 2:] = t.inverse_of(i, z[t.column(i)])
+        return scales
 
 
 def physical_moments(transforms: Transforms, mixture: Mixture) -> tuple[Array, Array, Array]:
@@ -116,6 +151,16 @@ def physical_quantiles(
                     levels, (ends - 0.5 * weights) / ends[-1], part[a:b].ravel()[order]
                 )
     return quantiles
+
+
+def physical_components(transforms: Transforms, mixture: Mixture, index: int) -> tuple[Array, Array, Array]:
+    """Weights, means and variances (n, A) of a part of a composition, to first order within each component."""
+    entry = transforms.entry(index)
+    at, basis = entry.columns.index(index), helmert(len(entry.columns))
+    parts = entry.standard_inverse(np.moveaxis(mixture.means[:, :, entry.z], 2, 0))
+    slope = parts[at, :, :, None] * (basis[at] - np.einsum("pna,pz->naz", parts, basis))
+    spread = np.einsum("nay,nayz,naz->na", slope, mixture.covariances[:, :, entry.z, entry.z], slope)
+    return mixture.weights, parts[at], np.maximum(spread, np.finfo(float).tiny)
 
 
 def _summaries(transforms: Transforms, mixture: Mixture, crossed: bool) -> tuple[Array, Array, Array]:

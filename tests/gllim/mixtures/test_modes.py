@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from specinvert.gllim.mixtures.mixture import Mixture, merged
+from specinvert.gllim.mixtures.mixture import PLAIN, Mixture, merged, separated
 from specinvert.gllim.mixtures.modes import count_modes, highest_mode, list_modes
+from specinvert.gllim.mixtures.quantiles import quantile
 from specinvert.gllim.posterior.forward import ForwardTerms
-from specinvert.gllim.posterior.posterior import Posterior, SideInformation, count_posterior_modes, posterior_blocks
+from specinvert.gllim.posterior.posterior import Posterior, SideInformation, posterior_blocks, two_solutions_of
 from strategies import SEEDS, covariances, random_theta
 
 pytestmark = pytest.mark.oracle
@@ -87,15 +88,45 @@ def test_counting_alone_finds_as_many_modes_unless_they_are_faint(spread: float,
 
 
 @given(SEEDS, st.integers(1, 3), st.booleans())
-def test_modes_of_posteriors_are_counted_without_writing_them_out(seed: int, size: int, known: bool) -> None:
+def test_solutions_of_posteriors_are_told_apart_without_writing_them_out(seed: int, size: int, known: bool) -> None:
     theta = random_theta(seed, 5, 4, 3, 1, "diag")
     spectra = theta.centres()[np.arange(40) % 5] + np.random.default_rng(seed).normal(size=(40, 4))
     given = SideInformation(known=np.tile([0.1, np.nan, np.nan], (40, 1)) if known else None)
     for block in posterior_blocks(ForwardTerms.of(theta), spectra, given=given):
         if isinstance(block.posterior, Posterior):
             size = min(size, 3 - known)
-            expected = count_modes(block.posterior.mixture(size))
-            np.testing.assert_array_equal(count_posterior_modes(block.posterior, size), expected)
+            mixture, scales = block.posterior.mixture(size), np.tile(PLAIN, (size, 1))
+            found = two_solutions_of(block.posterior, scales)
+            for i in range(size):
+                np.testing.assert_array_equal(found[:, i], separated(*mixture.marginal(i)))
+
+
+def intervals_apart(weights: np.ndarray, means: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """Greatest gap (n,) between central 90 % intervals of what lies on either side of a value, over the longer one."""
+    p = np.linspace(1 / 9, 8 / 9, 120)
+    levels = np.concatenate([0.05 * p, 0.95 * p, p + 0.05 * (1 - p), 1 - 0.05 * (1 - p)])
+    a, b, c, d = quantile(weights, means, variances, levels).reshape(len(weights), 4, -1).transpose(1, 0, 2)
+    return np.asarray(((c - b) / np.maximum(b - a, d - c)).max(axis=1))
+
+
+@settings(max_examples=10)
+@given(SEEDS, st.integers(2, 7), st.sampled_from([0.5, 1.5, 5.0]))
+def test_two_solutions_are_apart_by_more_than_the_wider_one(seed: int, n_components: int, spread: float) -> None:
+    weights, means, variances = make(seed, 25, n_components, 1, spread).marginal(0)
+    ratio, found = intervals_apart(weights, means, variances), separated(weights, means, variances)
+    assert not found[ratio < 0.9].any()
+    assert found[ratio > 1.6].all()
+    shift, times = 3.0, 1e3
+    np.testing.assert_array_equal(separated(weights, shift + times * means, times**2 * variances), found)
+    halves = np.repeat(means, 2, axis=1), np.repeat(variances, 2, axis=1)
+    np.testing.assert_array_equal(separated(np.repeat(weights / 2, 2, axis=1), *halves), found)
+
+
+def test_lengths_count_on_the_scale_that_is_given() -> None:
+    weights, means, variances = np.array([[0.5, 0.5]]), np.array([[-9.0, -4.0]]), np.array([[0.25, 0.25]])
+    assert separated(weights, means, variances)
+    z = np.linspace(-12.0, 12.0, 257)
+    assert not separated(weights, means, variances, np.array([z[0], z[1] - z[0], *np.exp(z)]))
 
 
 @given(mixtures)
