@@ -316,6 +316,8 @@ _SCORES = {
     "coverage_95": "in 95 %",
     "calibration_error": "calibration error",
     "crps": "CRPS",
+    "rmse_decades": "RMSE (decades)",
+    "factor": "factor",
     "n": "pairs",
 }
 _SHARES = ("coverage_50", "coverage_90", "coverage_95", "calibration_error")

@@ -49,6 +49,7 @@ from ..scores import (
     calibration_table,
     evaluation,
     grouped_errors,
+    in_decades,
     of_samples,
     read_truth,
     weighted_calibration,
@@ -136,6 +137,9 @@ class Inversion:
             if "units" in scores["rmse"].attrs:
                 attrs["units"] = scores["rmse"].attrs["units"]
             scores["crps"] = ("parameter", crps, attrs)
+        logs = [n for n in names if self.model.transforms.entry(self.model.names.index(n)).kind == "log"]
+        if logs:
+            scores = scores.merge(in_decades(maps, truth, logs, weight), join="left")
         pit = _named(maps, "pit", names)
         scores = scores.merge(calibration_table(pit) if weight is None else weighted_calibration(pit, weight))
         if group is not None:

@@ -262,8 +262,9 @@ class GLLiMInverter(InverterSettings):
         Returns
         -------
         Dataset over ``parameter``: nrmse, rmse, bias, r2, correlation_squared, the number of pairs, the mean crps
-        (without compositions), and of the intervals coverage_50, coverage_90, coverage_95, ks_statistic and ks_p of the
-        PIT values' uniformity (without weights), and calibration_error, the mean difference of coverage and level.
+        (without compositions), for parameters under a log the error in decades (rmse_decades) and its factor, and
+        of the intervals coverage_50, coverage_90, coverage_95, ks_statistic and ks_p of the PIT values' uniformity
+        (without weights), and calibration_error, the mean difference of coverage and level.
         """
         return inversion_of(self, **options).evaluate(test, measured, weights, groups)
 

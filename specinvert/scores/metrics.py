@@ -133,6 +133,26 @@ def evaluation(
     return result
 
 
+def in_decades(
+    estimates: xr.Dataset | Mapping[str, xr.DataArray],
+    truth: xr.Dataset | Mapping[str, xr.DataArray],
+    parameters: Sequence[str],
+    weights: xr.DataArray | None = None,
+) -> dict[str, xr.DataArray]:
+    """Columns of an evaluation for parameters that span decades: `rmse_decades`, of the log10, and `factor`, 10 to it.
+
+    Arguments are those of :func:`evaluation`; pairs of which one is not above zero are left out.
+    """
+    logs: list[dict[str, xr.DataArray]] = []
+    for side in (estimates, truth):
+        above = {name: side[name].where(side[name] > 0.0).drop_attrs() for name in parameters}
+        logs.append({name: array.copy(data=np.log10(array.data)) for name, array in above.items()})
+    rmse = evaluation(logs[0], logs[1], parameters, weights)["rmse"]
+    said = {"long_name": "root mean squared error of the decimal logarithm", "units": "1"}
+    factor = {"long_name": "factor of that error: 10 to the error in decades", "units": "1"}
+    return {"rmse_decades": rmse.assign_attrs(said), "factor": (10.0**rmse).assign_attrs(factor)}
+
+
 def format_table(table: xr.Dataset) -> str:
     """Lay out an evaluation as aligned plain text, one line a parameter.
 

@@ -36,7 +36,7 @@ SHARED = {
     "specinvert.gllim": ["LEAST_HELD_OUT", "held_out_rows", "held_out_tails", "level_with_noise"],
     "specinvert.scores": [
         *("AXES", "CAVEAT", "DEFAULT_METHODS", "Finding", "KNOWN", "best_of", "broadcast_truth", "edges_of"),
-        *("MEASURED", "grouped_errors", "of_samples", "weighted_calibration"),
+        *("MEASURED", "grouped_errors", "in_decades", "of_samples", "weighted_calibration"),
         *("format_selection", "is_given", "model_names", "other_model", "paired", "read_truth", "require_comparable"),
         *("require_criterion", "require_score", "scores_of", "shared_parameters"),
         *(f"{of}_findings" for of in ("band", "evaluation", "map", "model", "noise")),

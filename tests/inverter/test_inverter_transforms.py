@@ -310,3 +310,21 @@ def test_intervals_that_a_transform_cannot_hold_are_refused() -> None:
         bounded().invert(spectra, known={"cover": (3.0, 4.0)})
     with refuses(ValueError, "'rock'", "composition (ice, rock, soil)"):
         bounded().invert(spectra, known={"rock": (0.1, 0.2)})
+
+
+def test_errors_of_parameters_under_a_log_are_told_in_decades_too() -> None:
+    test = make_training(60, seed=2)
+    scores = bounded().evaluate(test)
+    estimate = bounded().invert(test["reflectance"])["grain"]
+    expected = np.sqrt(((np.log10(estimate) - np.log10(test["grain"])) ** 2).mean())
+    assert float(scores["rmse_decades"].sel(parameter="grain")) == pytest.approx(float(expected))
+    assert float(scores["factor"].sel(parameter="grain")) == pytest.approx(10 ** float(expected))
+    assert np.isnan(scores["factor"].sel(parameter=[name for name in NAMES if name != "grain"])).all()
+    assert list(scores["parameter"].values) == list(NAMES)
+    half = xr.zeros_like(test["grain"]).where(np.arange(60) < 30, 1.0)
+    assert_close(
+        bounded().evaluate(test, weights=half)[["factor"]],
+        bounded().evaluate(test.isel(sample=slice(30, None)))[["factor"]],
+    )
+    test["grain"][:5] = -1.0
+    assert float(bounded().evaluate(test)["rmse_decades"].sel(parameter="grain")) > 0.0
