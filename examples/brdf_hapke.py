@@ -89,7 +89,7 @@ def train(geometry: Geometry, variant: str, n: int, seed: int) -> specinvert.GLL
     training = simulate_brdf(n, geometry, ranges=ranges, variant=variant, seed=seed)
     bounds = {name: ("logit", low - 1e-6, high + 1e-6) for name, low, high in zip(NAMES, LOW, HIGH, strict=True)}
     return specinvert.GLLiMInverter(
-        n_components=150, sigma="diag", transforms=bounds, max_iter=60, tol=1e-2, random_state=seed
+        n_components=150, n_latent=0, sigma="diag", transforms=bounds, max_iter=60, tol=1e-2, random_state=seed
     ).fit(training, parameters=NAMES, band_dim="geometry")
 
 

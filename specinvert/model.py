@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,87 @@ from .cubes import NM_PER_UNIT, Bands, Labels, Recalibration
 from .gllim.model import GLLiMParameters
 from .gllim.posterior import member_shares
 from .gllim.transforms import UNCHANGED, SpectraTransform, Transforms
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary:
+    """How good a model is on samples that were held out, how its settings were chosen, and what to beware of.
+
+    Attributes
+    ----------
+    names, units : of the parameters (L_t,).
+    n_samples, n_held_out, n_parts : samples, those held out at some time, and in how many parts.
+    rmse, nrmse : (L_t,) errors of the estimates. coverage, recalibrated : (L_t,) share of truths in the 90 % intervals
+        as they are, and after recalibration, judged by samples that it has not seen; NaN where there is none.
+    baseline, baseline_rmse : the better of ridge regression and partial least squares on the same samples, its errors.
+    chosen, ended, seconds : the settings, why the search for them ended, and how long it took.
+    tried : settings, rows, score, nrmse, coverage_90, width, seconds and failure of each trial.
+    bounds : transforms that keep parameters within bounds. beware : what to beware of, in sentences.
+    """
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    n_samples: int
+    n_held_out: int
+    n_parts: int
+    rmse: np.ndarray
+    nrmse: np.ndarray
+    coverage: np.ndarray
+    recalibrated: np.ndarray
+    baseline: str
+    baseline_rmse: np.ndarray
+    chosen: str
+    ended: str = ""
+    seconds: float = 0.0
+    bounds: Mapping[str, str] = field(default_factory=dict)
+    tried: tuple[Mapping[str, Any], ...] = ()
+    beware: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        how = f"in {self.n_parts} parts" if self.n_parts > 1 else "once"
+        lines = [f"on {self.n_held_out} of {self.n_samples} samples, held out {how}:", *self._table()]
+        lines.append(f"settings: {self.chosen}")
+        if self.tried:
+            lines.append(f"  the best of {len(self.tried)} tried in {self.seconds:.0f} s; {self.ended}")
+        return "\n".join([*lines, *(f"beware: {sentence}" for sentence in self.beware)])
+
+    def _table(self) -> list[str]:
+        """A line a parameter."""
+        width = max(map(len, self.names))
+        lines = []
+        for i, name in enumerate(self.names):
+            line = f"  {name:{width}}  RMSE {self.rmse[i]:.3g}{' ' * bool(self.units[i])}{self.units[i]} "
+            line += f"(NRMSE {self.nrmse[i]:.2f}; {self.baseline} {self.baseline_rmse[i]:.3g})"
+            if np.isfinite(self.coverage[i]):
+                before, after = 100.0 * self.coverage[i], 100.0 * self.recalibrated[i]
+                line += f", 90 % intervals hold {before:.0f} %, recalibrated {after:.0f} %"
+            lines.append(line)
+        return lines
+
+    def __repr__(self) -> str:
+        return f"<Summary\n{self}\n>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def to_attrs(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        values = asdict(self)
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> Summary:
+        """Of :meth:`to_attrs`; other entries are left alone."""
+        known = {one.name: one.type for one in fields(cls)}
+        values = {name: attrs[name] for name in known if name in attrs}
+        for name, kind in known.items():
+            if kind == "np.ndarray":
+                values[name] = np.array(values[name], dtype=np.float64)
+            elif isinstance(values.get(name), list):
+                values[name] = tuple(values[name])
+        return cls(**values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +108,8 @@ class Model:
     ``member_weights`` (M,) are those of the members' posteriors, summing to one, where they are neither equal nor by
     evidence; ``training_noise`` are the standard deviations (D,) that training added to the spectra, ``held_out``
     spectra (m, D) of training that ``log_tail`` is of, ``training`` is the history of the training set, a line for each
-    step. Theta and ``held_out`` are of spectra under ``spectra_transform``, noise is in the spectra's own units.
+    step, ``summary`` what the fit found of itself on samples held out. Theta and ``held_out`` are of spectra under
+    ``spectra_transform``, noise is in the spectra's own units.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -52,6 +135,7 @@ class Model:
     held_out: np.ndarray | None = None
     training: str = ""
     spectra_transform: SpectraTransform = UNCHANGED
+    summary: Summary | None = None
 
     @property
     def theta(self) -> GLLiMParameters:

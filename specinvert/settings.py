@@ -66,7 +66,7 @@ def share(*words: str) -> Accepted:
     def test(value: Any) -> bool:
         return value is None or _is_named(value, words) or (_is_positive(value) and float(value) <= 1.0)
 
-    return Accepted(test, what, str if words else float, words)
+    return Accepted(test, what, float, words)
 
 
 def _is_named(value: Any, names: tuple[str, ...], or_none: bool = False) -> bool:
@@ -265,11 +265,38 @@ class GLLiMSettings(FitSettings):
     )
 
 
+AUTO = "auto"
+"""What a setting is that is found by samples held out."""
+
+
+def or_auto(name: str, more: str = "") -> Any:
+    """The field of a setting of a fit, or "auto", its default but for a shrinkage."""
+    one = settings_of(FitSettings)[name]
+    known = one.accepted
+    accepted = Accepted(
+        lambda value: _is_named(value, (AUTO,)) or known.test(value),
+        f"{known.what}, or {AUTO!r}",
+        known.kind,
+        (*known.names, AUTO),
+    )
+    return setting(
+        one.default if name == "shrinkage" else AUTO, accepted, one.help, f"{one.more} {more}".strip(), one.option
+    )
+
+
 @dataclass(eq=False, repr=False)
 class InverterSettings(FitSettings):
     """Settings of an inverter of labelled spectra."""
 
+    n_components: int | str = or_auto(  # type: ignore[assignment]
+        "n_components", '``"auto"`` finds it, and whatever else is ``"auto"``, by the density of held-out parameters.'
+    )
+    n_latent: int | str = or_auto("n_latent", '``"auto"`` tries up to ``max_latent``.')
     _: KW_ONLY
+    sigma: str = or_auto("sigma", '``"auto"`` tries iso, diag and a shrunk full one; iso where K and L_w are given.')
+    shrinkage: float | str | None = or_auto(  # type: ignore[assignment]
+        "shrinkage", '``"auto"`` finds it.'
+    )
     transforms: Any = setting(
         None,
         ANYTHING,
@@ -280,18 +307,19 @@ class InverterSettings(FitSettings):
         '``"identity"`` for one, or ``{}`` for all, is none.',
     )
     spectra_transform: str | None = setting(
-        None,
-        one_of("log", "sqrt", or_none=True),
+        AUTO,
+        one_of("log", "sqrt", AUTO, or_none=True),
         "Transform of all spectra.",
-        '``"log"``, ``"sqrt"`` or None. Noise is told, and spectra come back, in the units of the spectra; values that '
-        "have no transform are missing bands.",
+        '``"log"``, ``"sqrt"``, None for none, or ``"auto"``, none but where settings are looked for. Noise is told, '
+        "and spectra come back, in the units of the spectra; values that have no transform are missing bands.",
         "--spectra-transform",
     )
-    n_ensemble: int = setting(
-        1,
-        integer(1),
+    n_ensemble: int | str = setting(
+        AUTO,
+        integer(1, AUTO),
         "Models to fit and average.",
-        "a committee of fits from starts of their own, whose posteriors are averaged.",
+        'a committee of fits from starts of their own, whose posteriors are averaged; ``"auto"`` is one, but where '
+        "settings are looked for, which may take a few with stacked weights.",
         "--ensemble",
     )
     ensemble_weights: str = setting(
@@ -304,15 +332,21 @@ class InverterSettings(FitSettings):
         "--ensemble-weights",
     )
 
+    search_seconds: float | None = setting(
+        None,
+        Accepted(lambda value: value is None or _is_positive(value), "must be a number of seconds or None", float),
+        "Most time to look for settings, s.",
+        "None, the default, spends a few times the work of the fit that it leads to, and gives the same model on any "
+        "machine.",
+        "--search-seconds",
+    )
+
     def __post_init__(self) -> None:
-        check_settings(vars(self))
+        check_settings(vars(self), InverterSettings)
 
 
-SETTINGS = settings_of(GLLiMSettings) | settings_of(InverterSettings)
-
-
-def check_settings(values: Mapping[str, Any]) -> None:
+def check_settings(values: Mapping[str, Any], kind: type) -> None:
     """Raise ValueError for the first of the values that its setting does not accept; other names are let pass."""
-    for name, one in SETTINGS.items():
+    for name, one in settings_of(kind).items():
         if name in values and not one.accepted.test(values[name]):
             raise ValueError(f"{name}={values[name]!r} {one.accepted.what}")

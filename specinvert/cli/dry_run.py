@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..progress import duration
+from ..settings import AUTO
 from .values import each_array
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ ARRAYS, FILE_BYTES = ("pi", "c", "Gamma", "A", "b", "Sigma"), 20e3
 """Arrays of a model that its file holds, and about what the file has beside them."""
 COPIES = 3
 """Copies of a block of spectra alive while it is read, masked and inverted."""
+LARGE: dict[str, Any] = {"n_components": 60, "n_latent": 3, "sigma": "iso", "shrinkage": None}
+"""What settings that are yet to be found are taken for."""
 BLOCK_AND_SWATH = 3
 """Size of a block of a grid with the part of the swath that it comes from, in blocks."""
 
@@ -121,13 +124,17 @@ def describe_training(inverter: GLLiMInverter, data: xr.Dataset, preparation: Pr
     from ..cubes import find_band_dim, find_spectra
     from ..gllim import LEAST_HELD_OUT
     from ..gllim.core import available_cpus
-    from ..inverter import KEPT, read_settings
+    from ..inverter import KEPT, is_automatic, read_settings
 
     spectra, band_dim = preparation.spectra, preparation.band_dim
     array = find_spectra(data, spectra, band_dim)
     sizes = {name: size for name, size in array.sizes.items() if name != find_band_dim(array, band_dim)}
     count = prod(sizes.values())
-    part = _thinned(data, sizes, max(SAMPLES, SAMPLES_PER_COMPONENT * inverter.n_components)).load()
+    searched = is_automatic(inverter)
+    large = LARGE | {"n_components": max(1, min(LARGE["n_components"], count // SAMPLES_PER_COMPONENT))}
+    inverter = replace(inverter, **{name: value for name, value in large.items() if getattr(inverter, name) == AUTO})
+    n_components = int(inverter.n_components)
+    part = _thinned(data, sizes, max(SAMPLES, SAMPLES_PER_COMPONENT * n_components)).load()
     prepared, noise = preparation.apply(part)
     array_used = find_spectra(prepared, spectra, band_dim)
     used = prod(size for name, size in array_used.sizes.items() if name in sizes)
@@ -135,23 +142,29 @@ def describe_training(inverter: GLLiMInverter, data: xr.Dataset, preparation: Pr
     latents = read_settings(inverter).latent_dimensions(bands)
     seconds, fitted = _fit_seconds(inverter, latents[-1], prepared, {"noise": noise, **preparation.reading})
     start, iteration = (measured * count / used for measured in seconds)
-    members = -(-inverter.n_ensemble // available_cpus())
-    stacked = inverter.n_ensemble > 1 and inverter.ensemble_weights == "stacked"
+    n_ensemble = int(inverter.n_ensemble) if inverter.n_ensemble != AUTO else 4 if searched else 1
+    members = -(-n_ensemble // available_cpus())
+    stacked = n_ensemble > 1 and inverter.ensemble_weights == "stacked"
     runs = members * inverter.n_init * len(latents) * (2 if stacked else 1)
     total = runs * (start + inverter.max_iter * iteration)
     model = fitted.model_
     held = count * (bands * max(array_used.dtype.itemsize, 4) + 8 * (len(model.names) + 1))
     theta = fitted.parameters_
-    member = inverter.n_components * sum(getattr(theta, name).nbytes for name in ARRAYS) / theta.n_components
+    member = n_components * sum(getattr(theta, name).nbytes for name in ARRAYS) / theta.n_components
     kept = 0 if model.held_out is None else 4 * bands * min(KEPT, max(LEAST_HELD_OUT, count // 10))
-    models = f"{_count(inverter.n_ensemble, 'model')} of {_count(inverter.n_components, 'component')}"
+    models = f"{_count(n_ensemble, 'model')} of {_count(n_components, 'component')}"
     return "\n".join(
         [
             f"training    {_sizes(array.sizes)}, {array.dtype}, {_bytes(array.nbytes)}",
             f"spectra     {array.name}, {_count(bands, 'band')} to use",
             f"parameters  {', '.join(model.names) or 'none'}",
             f"memory      about {_bytes(BASE_BYTES + array.nbytes + held)} at the peak",
-            f"output      {output}: {models}, about {_bytes(inverter.n_ensemble * member + kept + FILE_BYTES)}",
+            f"output      {output}: {models}, about {_bytes(n_ensemble * member + kept + FILE_BYTES)}",
+            *(
+                ["settings    are looked for first; the rest is of a large model that this may lead to"]
+                if searched
+                else []
+            ),
             f"time        at most about {duration(total)}: {_count(runs, 'run')}, each {start:.2g} s to start and "
             f"{inverter.max_iter} iterations of {iteration:.2g} s; measured on {used} of {count} samples, the others "
             "were not read",

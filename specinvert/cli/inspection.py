@@ -34,7 +34,8 @@ def info(file: Path, variable: str | None, reader: str | None) -> None:
     if variable is None and reader is None and is_model(file):
         from ..inverter import load_inverter
 
-        click.echo(describe_model(load_inverter(file)))
+        inverter = load_inverter(file)
+        click.echo("\n".join([describe_model(inverter), *describe_trials(inverter)]))
         return
     from ..io.reading import describe_file
 
@@ -120,7 +121,21 @@ def describe_model(inverter: Any) -> str:
         kind = f"softplus of scale {entry.unit:.3g}" if entry.kind == "softplus" else entry.kind
         line = f"    {name}: {low:g} to {high:g}{f' {units}' if units else ''}"
         lines.append(line if kind == "identity" else f"{line}, {kind}")
+    if model.summary is not None:
+        lines += [f"  {line}" for line in str(model.summary).splitlines()]
     return "\n".join(lines)
+
+
+def describe_trials(inverter: Any) -> list[str]:
+    """What was tried to find the settings of a model, a line each, where something was."""
+    summary = inverter.summary_
+    if summary is None or not summary.tried:
+        return []
+    lines = ["  tried: nats a parameter gained over the prior, samples, seconds, settings"]
+    for trial in summary.tried:
+        said = f"{trial['score']:8.3f} {trial['rows']:6} {trial['seconds']:6.1f}  {trial['settings']}"
+        lines.append(said + (f" ({trial['failure']})" if trial["failure"] else ""))
+    return lines
 
 
 def spectra_and_conditions(

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ..settings import InverterSettings, Setting, settings_of
+from ..settings import GLLiMSettings, InverterSettings, Setting, settings_of
 from .values import number, read_transforms
 
 FILE = click.Path(path_type=Path)
@@ -52,21 +52,25 @@ class Integers(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is not a list of whole numbers, such as 10,20,50", param, ctx)
 
 
-class IntegerOr(click.ParamType):  # type: ignore[type-arg]
-    """A whole number, or a word."""
+class NumberOr(click.ParamType):  # type: ignore[type-arg]
+    """A number of a kind, or one of some words."""
 
-    def __init__(self, word: str) -> None:
-        self.word = word
-        self.name = f"INTEGER|{word}"
+    def __init__(self, kind: type[int] | type[float], *words: str) -> None:
+        self.kind, self.words = kind, words
+        self.what = "INTEGER" if kind is int else "NUMBER"
+        self.name = "|".join((self.what, *words))
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """An integer, or the word itself."""
-        if value == self.word:
-            return self.word
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float | str:
+        """A number, or the word itself."""
+        if value in self.words:
+            return str(value)
         try:
-            return int(value)
+            return self.kind(value)
         except ValueError:
-            self.fail(f"{value!r} is neither an integer nor {self.word!r}", param, ctx)
+            words = " nor ".join(map(repr, self.words))
+            self.fail(
+                f"{value!r} is neither {'an integer' if self.kind is int else 'a number'} nor {words}", param, ctx
+            )
 
 
 def grouped(*options: Decorator) -> Decorator:
@@ -87,8 +91,9 @@ def take(kind: Callable[..., T], options: dict[str, Any]) -> T:
 
 OFFERED = {name: one for name, one in settings_of(InverterSettings).items() if one.option}
 """Settings that are options of ``train``."""
-GRID = ("n_components", "n_latent", "max_latent", "n_ensemble", "ensemble_weights")
-"""Those of them that are none of ``select``."""
+GRID = ("n_components", "n_latent", "max_latent", "n_ensemble", "ensemble_weights", "search_seconds")
+"""Those of them that are none of ``select``, whose others are of one fit: nothing is looked for but in the grid."""
+OF_ONE_FIT = {name: settings_of(GLLiMSettings).get(name, one) for name, one in OFFERED.items() if name not in GRID}
 
 
 def setting_option(one: Setting) -> Decorator:
@@ -98,7 +103,8 @@ def setting_option(one: Setting) -> Decorator:
         return click.option(f"--{name}/--no-{name}", default=one.default, help=one.help)
     kind: Any = accepted.kind
     if accepted.names:
-        kind = click.Choice(accepted.names) if kind is str else IntegerOr(*accepted.names)
+        none = ("none",) if accepted.test(None) else ()
+        kind = click.Choice((*accepted.names, *none)) if kind is str else NumberOr(kind, *accepted.names)
     return click.option(one.option, type=kind, default=one.default, show_default=True, help=one.help)
 
 
@@ -106,6 +112,7 @@ def given_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Arguments of ``GLLiMInverter``, taken out of the options of a command."""
     names = {name: one.option.removeprefix("--").replace("-", "_") for name, one in OFFERED.items()}
     settings = {name: options.pop(option) for name, option in names.items() if option in options}
+    settings = {name: None if value == "none" else value for name, value in settings.items()}
     settings["sigma_blocks"] = "auto" if settings["sigma"] == "block" else None
     settings["transforms"] = read_transforms(options.pop("transform"))
     return settings | {"random_state": options.pop("seed")}

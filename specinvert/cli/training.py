@@ -26,7 +26,7 @@ from .options import (
     EXCLUDE,
     FIGURE,
     FILE,
-    GRID,
+    OF_ONE_FIT,
     OFFERED,
     SPECTRA,
     TABLE,
@@ -51,15 +51,28 @@ if TYPE_CHECKING:
 @TRAINING
 @grouped(*map(setting_option, OFFERED.values()))
 @click.option("--checkpoint", type=FILE, help="File that keeps the state of EM, to go on from after a stop.")
+@click.option(
+    "--assess/--no-assess",
+    default=None,
+    help="Tell errors and coverage on samples held out, and recalibrate by them.  [default: where settings are found]",
+)
 @DRY_RUN
 def train(
-    training: Path, output: Path, checkpoint: Path | None, dry_run: bool, scheduler: str | None, **options: Any
+    training: Path,
+    output: Path,
+    checkpoint: Path | None,
+    assess: bool | None,
+    dry_run: bool,
+    scheduler: str | None,
+    **options: Any,
 ) -> None:
     """Train a model on TRAINING, a netCDF, Zarr or CSV file of simulated spectra and their parameters.
 
-    The options in effect are written to OUTPUT.toml, for --config.
+    Settings that are not given are found by samples held out. The options in effect are written to OUTPUT.toml, for
+    --config.
 
     \b
+    specinvert train training.nc -o model.nc
     specinvert train training.nc -o model.nc --parameters lai,cab --components 50 --latent 2
     specinvert train training.nc -o model.nc --latent bic --sigma diag --noise 0.005 --transform lai=sqrt
     specinvert train fine.nc -o model.nc --sensor scene.hdr --exclude 1350-1450,1800-1950 --nuisance thin_cloud=0.5
@@ -80,13 +93,17 @@ def train(
     prepared, noise = preparation.apply(_open(training))
     with working(session, scheduler) as bars:
         progress = bars.training(inverter.max_iter)
-        inverter.fit(prepared, noise=noise, **preparation.reading, checkpoint=checkpoint, progress=progress)
+        inverter.fit(
+            prepared, noise=noise, **preparation.reading, checkpoint=checkpoint, progress=progress, assess=assess
+        )
     inverter.to_netcdf(output)
     from .inspection import describe_model
 
     click.echo(describe_model(inverter))
     write_config(text, output)
     click.echo(f"wrote {output}")
+    if inverter.summary_ is not None:
+        click.echo(f"next: specinvert invert {output} SCENE -o maps.nc")
 
 
 @click.command(cls=Command, short_help="Choose the numbers of components and latent dimensions.")
@@ -107,7 +124,7 @@ def train(
 @FIGURE
 @click.option("--model", "best", type=FILE, help="Model file to write (.nc), the best fitted to all samples.")
 @TRAINING
-@grouped(*(setting_option(one) for name, one in OFFERED.items() if name not in GRID))
+@grouped(*map(setting_option, OF_ONE_FIT.values()))
 @click.option("--checkpoint", type=FILE, help="File that keeps finished fits, to go on from after a stop.")
 def select(
     training: Path,

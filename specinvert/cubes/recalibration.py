@@ -41,7 +41,7 @@ SATURATED = 8.0
 """Score beyond which PIT values lose their digits."""
 FOLDS = 10
 """Parts of the pairs that are left out in turn, to tell what a recalibration is worth; two where pairs are many."""
-SOURCES, METHODS = ("simulations", "measurements"), ("held-out", "cross-validation")
+SOURCES, METHODS = ("simulations", "measurements", "training"), ("held-out", "cross-validation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,8 @@ class Recalibration:
     levels : (M,) nominal levels from 0 to 1.
     raw : (P, M) raw level of each parameter at these.
     scores, raw_scores : (J,) nominal scores and (P, J) raw ones, where the map is of scores; else None.
-    source, method : of what the truths were, "simulations" or "measurements", and how kept out of training, "held-out"
-        or "cross-validation".
+    source, method : of what the truths were, "simulations", "measurements", or "training", samples of the training set,
+        and how they were kept out of training, "held-out" or "cross-validation".
     n : (P,) pairs of truth and estimate; None in models of former versions.
     before, after : (P,) share of the truths in 90 % intervals without and with the correction, the latter of pairs left
         out in turn.
@@ -135,7 +135,7 @@ class Recalibration:
         pit : PIT values, a variable a parameter; their order is that of the rows of `raw`.
         minimum : fewest values to accept for any parameter. The CDF of n values errs by sqrt(p (1 - p) / n): with 2000,
             coverage of 90 % intervals by 0.7 %.
-        source : "simulations" or "measurements".
+        source : "simulations", "measurements" or "training".
 
         Raises
         ------
@@ -164,7 +164,7 @@ class Recalibration:
         ----------
         scores : a variable a parameter; their order is that of the rows of `raw`. NaN do not count.
         minimum : fewest values to accept for any parameter.
-        source : "simulations" or "measurements". method : "held-out" or "cross-validation".
+        source : "simulations", "measurements" or "training". method : "held-out" or "cross-validation".
 
         Raises
         ------

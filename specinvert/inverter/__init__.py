@@ -10,7 +10,7 @@ from .explanation import (
     noise_variance,
     recalibrated,
 )
-from .fit import KEPT, TrainingOptions, column_names, read_settings
+from .fit import KEPT, TrainingOptions, column_names, is_automatic, read_settings
 from .inversion import Inversion
 from .inverter import GLLiMInverter, inversion_of, load_inverter, model_of
 
@@ -26,6 +26,7 @@ __all__ = [
     "evaluate_sample",
     "explain",
     "inversion_of",
+    "is_automatic",
     "lacking_noise",
     "load_inverter",
     "model_of",

@@ -32,7 +32,10 @@ from ..gllim.posterior import ForwardTerms, estimates, log_parameter_density, st
 from ..io import CheckpointFile
 from ..model import Model
 from ..nuisance import Noise, Nuisance, apply
-from ..settings import FitSettings, InverterSettings, check_settings, settings_of
+from ..settings import AUTO, FitSettings, InverterSettings, check_settings, settings_of
+
+FOUND: dict[str, Any] = {"n_components": 10, "n_latent": 0, "sigma": "iso", "shrinkage": None}
+"""What stands for settings that are yet to be found."""
 
 
 def read_settings(inverter: InverterSettings) -> Settings:
@@ -42,9 +45,17 @@ def read_settings(inverter: InverterSettings) -> Settings:
     ------
     ValueError : a setting that is none of its choices or out of its range, those of committees among them.
     """
+    check_settings({name: value for name, value in vars(inverter).items() if name != "init"}, InverterSettings)
     values = {name: plain(getattr(inverter, name)) for name in settings_of(FitSettings)}
-    check_settings({name: value for name, value in vars(inverter).items() if name not in values})
-    return Settings(**values)
+    theta = values["init"] if isinstance(values["init"], GLLiMParameters) else None
+    begun = {} if theta is None else {"n_latent": theta.n_latent, "sigma": theta.structure.name}
+    return Settings(**values | {name: (FOUND | begun)[name] for name in FOUND if values[name] == AUTO})
+
+
+def is_automatic(asked: InverterSettings) -> bool:
+    """Whether a fit looks for settings; a start that is a model brings its own."""
+    wanted = AUTO in (asked.n_components, asked.n_latent, asked.shrinkage)
+    return wanted and not isinstance(asked.init, GLLiMParameters)
 
 
 def stored_settings(inverter: InverterSettings) -> dict[str, Any]:
@@ -91,8 +102,8 @@ class TrainingOptions(TrainingChoice):
             training = resample(training, self.sensor, good_only=True, rechunk=self.rechunk, **labels)
         if self.noise is not None:
             training, added = add_noise(training, self.noise, random_state, **labels)
-        transforms = settings.transforms, self.responsibilities, settings.spectra_transform
-        return read_training(training, self, *transforms), added
+        of_spectra = None if settings.spectra_transform == AUTO else settings.spectra_transform
+        return read_training(training, self, settings.transforms, self.responsibilities, of_spectra), added
 
 
 KEPT = 500
@@ -244,6 +255,11 @@ def stacked(
     held, rest = (partial(held_out_rows, share=HELD_OUT_SHARE, others=others) for others in (False, True))
     found = validate(data, members, held, rest, _of_member(progress, len(members), "without a fifth, "))
     weights = stacking_weights(found.log_densities, found.held_out.weights)
+    return worthy(members, weights)
+
+
+def worthy(members: Sequence[Settings], weights: np.ndarray) -> tuple[list[Settings], np.ndarray]:
+    """The members of a weight above zero, and these weights."""
     return [own for own, weight in zip(members, weights, strict=True) if weight > 0.0], weights[weights > 0.0]
 
 

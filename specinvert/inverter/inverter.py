@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import DEFAULT_OUTPUTS
-from ..gllim.em import FitProgress, check_progress, member_settings
+from ..cubes import DEFAULT_OUTPUTS, require_flags
+from ..gllim.em import FitProgress, check_progress
 from ..io import CheckpointFile, load_model, save_model
 from ..model import Model
 from ..progress import reporting
-from ..settings import InverterSettings, documented
+from ..settings import AUTO, InverterSettings, documented
+from .automatic import committee_settings, fit_automatic
 from .explanation import recalibrated
-from .fit import TrainingOptions, fit_model, plain, read_settings, stacked, stored_settings
+from .fit import TrainingOptions, plain, read_settings
 from .inversion import Inversion, simulate
 
 
@@ -39,6 +40,8 @@ class GLLiMInverter(InverterSettings):
         ``tol`` stopped them.
     n_components_, n_latent_, n_removed_ : what was kept, chosen, and removed as degenerate.
     bic_, bics_ : BIC of the fit, and of each L_w tried.
+    summary_ : :class:`specinvert.model.Summary` of errors and coverage on samples held out, and of how settings were
+        chosen; None where it was not asked for.
 
     Examples
     --------
@@ -63,11 +66,15 @@ class GLLiMInverter(InverterSettings):
         read_settings(self)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={plain(getattr(self, name))!r}" for name in ("sigma", "tied_sigma"))
+        values = {name: plain(getattr(self, name)) for name in ("n_components", "n_latent", "sigma", "tied_sigma")}
         state = "unfitted"
         if hasattr(self, "model_"):
             state = f"{self.model_.bands.size} bands -> {', '.join(self.model_.names) or 'latents'}"
-        return f"<GLLiMInverter n_components={self.n_components}, n_latent={plain(self.n_latent)!r}, {shown}: {state}>"
+            theta = self.model_.theta
+            known = {"n_components": theta.n_components, "n_latent": theta.n_latent, "sigma": theta.constraints.sigma}
+            values |= {name: value for name, value in known.items() if values[name] == AUTO}
+        shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        return f"<GLLiMInverter {shown}: {state}>"
 
     def fit(
         self,
@@ -85,6 +92,7 @@ class GLLiMInverter(InverterSettings):
         persist: bool | str = "auto",
         checkpoint: str | PathLike[str] | None = None,
         progress: FitProgress | bool | None = None,
+        assess: bool | None = None,
     ) -> GLLiMInverter:
         """Train on a Dataset of simulated spectra and the parameters they were made with.
 
@@ -110,6 +118,9 @@ class GLLiMInverter(InverterSettings):
             goes on from it to the same result as one never stopped. Removed when training is done.
         progress : False for none, True for bars, which are shown by default on a terminal and in a notebook; or a
             function, called after each EM iteration with a label, the iteration and the log-likelihood.
+        assess : whether to fit once more without a part of the samples (five times where they are few), for
+            ``summary_``, the errors and coverage on these, and to recalibrate quantiles by them. None: where settings
+            are looked for.
 
         Returns
         -------
@@ -120,25 +131,20 @@ class GLLiMInverter(InverterSettings):
         ValueError : what is wrong with the data or the settings, before any work.
         """
         settings = read_settings(self)
-        members = member_settings(settings, self.n_ensemble)
-        if len(members) > 1 and responsibilities is not None:
-            raise ValueError("responsibilities start one fit: a committee (n_ensemble > 1) takes starts of its own")
+        members = committee_settings(self, settings, responsibilities)
         check_progress(None if isinstance(progress, bool) else progress)
+        if assess is not None:
+            require_flags(assess=assess)
         keeper = None if checkpoint is None else CheckpointFile(checkpoint)
         options = TrainingOptions(
             *(spectra, parameters, band_dim, weights, missing, rechunk, persist, noise, sensor, responsibilities)
         )
         data, added = options.read(training, self, self.random_state)
-        if not data.parameters and settings.n_latent == 0:
-            raise ValueError("parameters=[] is unsupervised and needs n_latent >= 1 or 'bic'")
-        weights = None
         with reporting(progress, lambda bars: bars.training(self.max_iter)) as report:
-            if len(members) > 1 and self.ensemble_weights == "stacked":
-                members, weights = stacked(data, members, report)
-            model = fit_model(data, members, stored_settings(self), report, keeper, weights)
+            model = fit_automatic(self, settings, members, data, assess, report, keeper)
         self._take(replace(model, training_noise=None if added is None else added * np.ones(data.bands.size)))
         if keeper is not None:
-            keeper.remove(self.n_ensemble)
+            keeper.remove(len(members))
         return self
 
     def invert(
@@ -324,6 +330,7 @@ class GLLiMInverter(InverterSettings):
         self.model_ = model
         self.parameters_, self.members_ = model.theta, model.members
         self.n_components_, self.n_latent_ = model.theta.n_components, model.theta.n_latent
+        self.summary_ = model.summary
         self.log_likelihoods_, self.n_iter_ = model.log_likelihoods, len(model.log_likelihoods)
         self.converged_, self.n_removed_ = model.converged, model.n_removed
         self.bics_, self.bic_ = model.bics, model.bics[model.theta.n_latent]

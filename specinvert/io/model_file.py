@@ -20,7 +20,7 @@ import xarray as xr
 from ..cubes import Bands, Recalibration
 from ..gllim.model import Constraints, GLLiMParameters
 from ..gllim.transforms import SpectraTransform, Transforms
-from ..model import Model
+from ..model import Model, Summary
 from .atomic import atomic_path
 
 SCHEMA = 3
@@ -87,6 +87,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         "bics": {str(n_latent): value for n_latent, value in model.bics.items()},
         "settings": model.settings,
         "training": model.training,
+        "summary": None if model.summary is None else model.summary.to_attrs(),
     }
     if model.recalibration is not None:
         description["recalibration"] = model.recalibration.to_attrs()
@@ -181,7 +182,7 @@ def _model(data: xr.Dataset) -> Model:
         for number in range(int(member.max()) + 1)
     )
     log_tail, weights = described.pop("log_tail"), described.pop("member_weights", None)
-    recalibration = described.pop("recalibration", None)
+    recalibration, summary = described.pop("recalibration", None), described.pop("summary", None)
     return Model(
         members=members,
         transforms=Transforms.from_attrs(described.pop("transforms")),
@@ -200,6 +201,7 @@ def _model(data: xr.Dataset) -> Model:
         member_weights=None if weights is None else np.array(weights),
         training_noise=arrays.get("training_noise"),
         recalibration=Recalibration.from_arrays(arrays, recalibration) if "recalibration_level" in arrays else None,
+        summary=None if summary is None else Summary.from_attrs(summary),
         **{name: arrays[name] for name in _VECTORS},
         **described,
     )

@@ -24,6 +24,7 @@ from ..inverter import GLLiMInverter, TrainingOptions, read_settings
 from ..io import FinishedFits
 from ..progress import reporting
 from ..scores import AXES, best_of, edges_of, require_criterion
+from ..settings import AUTO
 from .grid import NUMBERS, GridCell, GridJob
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ SelectionProgress = Callable[[str, int, int], None]
 _TAKEN = {
     "max_latent": "n_latent lists the L_w to try",
     "n_ensemble": "single fits are compared: choose first, then fit a committee of the best",
+    "search_seconds": "nothing is looked for but in the grid",
     "ensemble_weights": "single fits are compared: choose first, then fit a committee of the best",
 }
 
@@ -149,6 +151,8 @@ def select_model(
     for name, reason in _TAKEN.items():
         if name in settings:
             raise ValueError(f"{name}={settings[name]!r} does not go with a grid: {reason}")
+    if settings.get("shrinkage") == AUTO:
+        raise ValueError("shrinkage='auto' does not go with a grid: give a number, or fit with n_components='auto'")
     if "init" in settings and isinstance(settings["init"], GLLiMParameters):
         raise ValueError("init must be the name of a start: a model to go on from has one K and one L_w")
     plain = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)

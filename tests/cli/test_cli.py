@@ -100,7 +100,9 @@ def test_train_chooses_latents_by_bic_weighs_samples_and_drops_missing_ones(fold
 
 
 def test_train_warns_on_stderr_when_it_has_not_converged(folder: Path) -> None:
-    result = run("train", folder / "training.nc", "-o", folder / "other.nc", "--components", 3, "--max-iter", 1)
+    result = run(
+        "train", folder / "training.nc", "-o", folder / "other.nc", "--components", 3, "--latent", 0, "--max-iter", 1
+    )
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: EM did not converge in max_iter=1")
     assert len(result.stderr.splitlines()) == 1
@@ -191,10 +193,13 @@ BAD = {
     "train: not netCDF": (["train", "notes.txt", "-o", "new.nc"], ["notes.txt", "no rows"]),
     "train: absent parameter": (["train", "training.nc", "-o", "new.nc", "--parameters", "lai"], ["'lai'", "'water'"]),
     "train: too many components": (
-        ["train", "training.nc", "-o", "new.nc", "--components", "151"],
+        ["train", "training.nc", "-o", "new.nc", "--components", "151", "--latent", "0"],
         ["150 samples", "n_components=151"],
     ),
-    "train: latents": (["train", "training.nc", "-o", "new.nc", "--latent", "9"], ["n_latent=9", "8 bands"]),
+    "train: latents": (
+        ["train", "training.nc", "-o", "new.nc", "--components", "3", "--latent", "9"],
+        ["n_latent=9", "8 bands"],
+    ),
     "train: a start that is none": (
         ["train", "training.nc", "-o", "new.nc", "--init", "best"],
         ["init='best'", "'gmm'"],
@@ -203,7 +208,7 @@ BAD = {
     "train: NaN": (["train", "holed.nc", "-o", "new.nc"], ["1 training samples hold NaN", "--drop-missing"]),
     "train: no such folder": (["train", "training.nc", "-o", "no/new.nc"], ["no", "does not exist", "create it first"]),
     "train: over an earlier model": (
-        ["train", "training.nc", "-o", "model.nc", "--components", "149", "--max-iter", "2"],
+        ["train", "training.nc", "-o", "model.nc", "--components", "149", "--latent", "0", "--max-iter", "2"],
         ["components degenerated", "use fewer components"],
     ),
     "invert: no model": (["invert", "none.nc", "scene.nc", "-o", "new.nc"], ["none.nc", "no such model file"]),

@@ -101,7 +101,20 @@ def test_an_inversion_that_ctrl_c_stops_keeps_blocks_and_goes_on_to_the_same_map
 
 @pytest.mark.stops
 def test_a_training_that_sigterm_stops_goes_on_to_the_same_model(starter: Starter, folder: Path) -> None:
-    arguments = ["train", "training.nc", "-o", "new.nc", "--components", "3", "--max-iter", "200", "--tol", "0"]
+    arguments = [
+        "train",
+        "training.nc",
+        "-o",
+        "new.nc",
+        "--components",
+        "3",
+        "--latent",
+        "0",
+        "--max-iter",
+        "200",
+        "--tol",
+        "0",
+    ]
     kept = folder / "state.nc"
     process = Command(starter, SLOW_EM, folder, *arguments, "--checkpoint", "state.nc")
     last = stopped(process, signal.SIGTERM, kept.exists)
@@ -117,7 +130,7 @@ def test_a_training_that_sigterm_stops_goes_on_to_the_same_model(starter: Starte
 
 
 def test_quiet_is_silent_verbose_is_not_and_neither_sends_control_characters(starter: Starter, folder: Path) -> None:
-    arguments = ["train", "training.nc", "-o", "new.nc", "--components", "3", "--max-iter", "3"]
+    arguments = ["train", "training.nc", "-o", "new.nc", "--components", "3", "--latent", "0", "--max-iter", "3"]
     quiet, verbose = (Command(starter, MAIN, folder, *arguments, option) for option in ("-q", "-vv"))
     _, silent = quiet.communicate()
     out, told = verbose.communicate()

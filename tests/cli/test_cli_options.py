@@ -301,7 +301,18 @@ def test_select_prepares_the_training_set_as_train_does(made: Path, tmp_path: Pa
 
 @pytest.mark.stops
 def test_ctrl_c_ends_training_with_one_line_and_no_model(starter: Starter, made: Path, tmp_path: Path) -> None:
-    arguments = ["train", made / "training.nc", "-o", tmp_path / "new.nc", "--components", 3, "--max-iter", 10**7]
+    arguments = [
+        "train",
+        made / "training.nc",
+        "-o",
+        tmp_path / "new.nc",
+        "--components",
+        3,
+        "--latent",
+        0,
+        "--max-iter",
+        10**7,
+    ]
     process = Command(starter, MAIN, tmp_path, *arguments, "--tol", "0", "-v")
     while process.poll() is None and b"\n" not in process.said[1]:
         time.sleep(0.01)

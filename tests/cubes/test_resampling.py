@@ -378,13 +378,13 @@ def fine_training() -> xr.Dataset:
 def test_training_for_a_sensor_gives_a_model_of_its_good_bands() -> None:
     cube = make_cube().assign_coords(fwhm=("band", np.full(8, 6.0)), good=("band", np.arange(8) != 2))
     training = fine_training()
-    inverter = GLLiMInverter(**QUICK).fit(training, sensor=cube, noise=np.full(7, 0.01))
+    inverter = GLLiMInverter(n_latent=0, **QUICK).fit(training, sensor=cube, noise=np.full(7, 0.01))
     left = cube.wavelength.values[cube.good.values]
     np.testing.assert_allclose(inverter.model_.bands.wavelength, left)
     resampled = resample(training, cube.isel(band=cube.good.values))
-    by_hand = GLLiMInverter(**QUICK).fit(resampled, noise=0.01)
+    by_hand = GLLiMInverter(n_latent=0, **QUICK).fit(resampled, noise=0.01)
     assert_close(inverter.invert(cube), by_hand.invert(cube))
-    lazy = GLLiMInverter(**QUICK).fit(training.chunk(sample=40), sensor=cube, noise=0.01)
+    lazy = GLLiMInverter(n_latent=0, **QUICK).fit(training.chunk(sample=40), sensor=cube, noise=0.01)
     assert_close(lazy.invert(cube), by_hand.invert(cube), rtol=1e-6)
 
 
@@ -392,6 +392,6 @@ def test_training_that_does_not_cover_the_sensor_is_refused() -> None:
     cube = make_cube().assign_coords(fwhm=("band", np.full(8, 6.0)))
     training = fine_training().sel(wavelength=slice(500.0, 1300.0))
     with refuses(ValueError, "1 of the sensor's 8 bands have less than 90 %", "450 nm (0 %)"):
-        GLLiMInverter(**QUICK).fit(training, sensor=cube)
+        GLLiMInverter(n_latent=0, **QUICK).fit(training, sensor=cube)
     with refuses(ValueError, "no 'fwhm' coordinate"):
-        GLLiMInverter(**QUICK).fit(training, sensor=make_cube())
+        GLLiMInverter(n_latent=0, **QUICK).fit(training, sensor=make_cube())

@@ -58,7 +58,7 @@ def nasty_training():
 
 @cache
 def nasty():
-    return GLLiMInverter(**QUICK).fit(nasty_training())
+    return GLLiMInverter(n_latent=0, **QUICK).fit(nasty_training())
 
 
 @pytest.fixture(scope="module")

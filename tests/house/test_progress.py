@@ -42,7 +42,7 @@ def test_bars_are_drawn_and_taken_away(monkeypatch: pytest.MonkeyPatch, tmp_path
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     with ProgressBars() as bars:
-        GLLiMInverter(**QUICK).fit(make_training(), progress=bars.training(QUICK["max_iter"]))
+        GLLiMInverter(n_latent=0, **QUICK).fit(make_training(), progress=bars.training(QUICK["max_iter"]))
         bars.say("meanwhile")
         save_maps(fitted().invert(make_cube().chunk(y=2)), tmp_path / "maps.nc", progress=bars.blocks)
     told = stderr.getvalue()
@@ -76,7 +76,7 @@ def test_bars_are_shown_where_a_person_looks_unless_told_otherwise(
     monkeypatch.setattr(sys, "stderr", stderr)
     told = []
     for work in (
-        lambda: GLLiMInverter(**QUICK).fit(make_training(), progress=progress),
+        lambda: GLLiMInverter(n_latent=0, **QUICK).fit(make_training(), progress=progress),
         lambda: select_model(make_training(), (1, 2), (0,), progress=progress, refit=False, tol=0.0, max_iter=2),
         lambda: save_maps(fitted().invert(make_cube().chunk(y=2)), tmp_path / "maps.nc", progress=progress),
     ):
@@ -93,7 +93,7 @@ def test_bars_that_nobody_asked_for_wait_and_can_be_switched_off(monkeypatch: py
     stderr = Terminal()
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
     monkeypatch.setattr(sys, "stderr", stderr)
-    GLLiMInverter(**QUICK).fit(make_training())
+    GLLiMInverter(n_latent=0, **QUICK).fit(make_training())
     assert stderr.getvalue().strip() == ""
     assert person_looks()
     monkeypatch.setenv("TQDM_DISABLE", "1")

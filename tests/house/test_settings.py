@@ -5,20 +5,20 @@ from dataclasses import fields
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from dask.base import tokenize
 from sklearn.base import clone
 
 from specinvert import GLLiMInverter
 from specinvert.cli import main
-from specinvert.cli.options import GRID, OFFERED
+from specinvert.cli.options import GRID, OF_ONE_FIT, OFFERED
 from specinvert.gllim import Constraints, GLLiM
 from specinvert.gllim.em import Settings
 from specinvert.gllim.model.constraints import KINDS, STRUCTURES
 from specinvert.inverter.fit import stored_settings
 from specinvert.model_selection.select import _TAKEN
 from specinvert.settings import (
-    SETTINGS,
     GLLiMSettings,
     InverterSettings,
     check_settings,
@@ -49,11 +49,12 @@ def test_signatures_have_the_settings_with_their_defaults(face: type, declared: 
     ]
 
 
-def test_both_faces_have_the_same_defaults_but_for_the_number_of_components() -> None:
+def test_both_faces_have_the_same_settings_but_for_those_that_an_inverter_finds() -> None:
     arrays, labelled = settings_of(GLLiMSettings), settings_of(InverterSettings)
     shared = set(arrays) & set(labelled)
     assert len(shared) > 15
-    assert {name for name in shared if arrays[name] != labelled[name]} == {"n_components"}
+    found = {"n_components", "n_latent", "sigma", "shrinkage"}
+    assert {name for name in shared if arrays[name] != labelled[name]} == found
 
 
 @pytest.mark.parametrize("face", [GLLiM, GLLiMInverter])
@@ -64,12 +65,20 @@ def test_docstrings_say_what_every_setting_does(face: type) -> None:
 
 
 def test_every_setting_accepts_its_default_and_is_told_in_a_sentence() -> None:
-    check_settings({name: one.default for name, one in SETTINGS.items()})
-    assert [name for name, one in SETTINGS.items() if not (one.help.endswith(".") and one.text.endswith("."))] == []
+    for kind in (GLLiMSettings, InverterSettings):
+        settings = settings_of(kind)
+        check_settings({name: one.default for name, one in settings.items()}, kind)
+        assert [name for name, one in settings.items() if not (one.help.endswith(".") and one.text.endswith("."))] == []
+
+
+def test_arrays_are_not_fitted_with_settings_that_are_yet_to_be_found() -> None:
+    for name in ("n_components", "n_latent", "sigma", "shrinkage"):
+        with pytest.raises(ValueError, match=f"{name}='auto'"):
+            GLLiM(**{name: "auto"}).fit(np.eye(4), np.arange(4.0))
 
 
 def test_constraints_and_scikit_learn_know_the_same_settings() -> None:
-    defaults = {one.name: (one.default, SETTINGS[one.name].default) for one in fields(Constraints)}
+    defaults = {one.name: (one.default, settings_of(GLLiMSettings)[one.name].default) for one in fields(Constraints)}
     assert {name: both for name, both in defaults.items() if both[0] != both[1]} == OWN
     assert clone(GLLiM(3)).get_params() == {name: one.default for name, one in settings_of(GLLiM).items()} | {
         "n_components": 3
@@ -77,28 +86,27 @@ def test_constraints_and_scikit_learn_know_the_same_settings() -> None:
 
 
 def test_the_structures_that_settings_name_are_those_there_are() -> None:
-    assert set(SETTINGS["sigma"].accepted.names) == set(KINDS)
-    assert set(SETTINGS["gamma"].accepted.names) == set(STRUCTURES)
+    settings = settings_of(GLLiMSettings)
+    assert set(settings["sigma"].accepted.names) == set(KINDS)
+    assert set(settings["gamma"].accepted.names) == set(STRUCTURES)
 
 
 @pytest.mark.parametrize("command", ["train", "select"])
 def test_commands_have_the_options_of_settings(command: str) -> None:
     there = options(command)
-    for name, one in OFFERED.items():
-        if command == "select" and name in GRID:
-            continue
+    for one in (OFFERED if command == "train" else OF_ONE_FIT).values():
         option = there[one.option]
         assert option.default == one.default
         assert option.help == one.help
         if one.accepted.kind is bool:
             assert option.secondary_opts == [one.option.replace("--", "--no-", 1)]
         if isinstance(option.type, click.Choice):
-            assert tuple(option.type.choices) == one.accepted.names
+            assert set(option.type.choices) - {"none"} == set(one.accepted.names)
 
 
 def test_select_leaves_out_the_settings_that_a_grid_has() -> None:
     assert set(GRID) == {"n_components", "n_latent", *_TAKEN}
-    own = {"--config", "--ensemble", "--ensemble-weights", "--max-latent", "--dry-run"}
+    own = {"--config", "--ensemble", "--ensemble-weights", "--max-latent", "--dry-run", "--search-seconds", "--assess"}
     assert set(options("train")) - set(options("select")) == own
 
 
@@ -144,4 +152,4 @@ def test_a_class_that_takes_settings_tells_them() -> None:
 @pytest.mark.parametrize("value", [1.5, "x", None])
 def test_what_is_declared_is_what_is_checked(value: Any) -> None:
     with pytest.raises(ValueError, match=r"n_init=.* must be an integer, 1 or more"):
-        check_settings({"n_init": value, "other": None})
+        check_settings({"n_init": value, "other": None}, GLLiMSettings)

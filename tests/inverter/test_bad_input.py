@@ -28,7 +28,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fit(training: Any, settings: dict[str, Any] | None = None, **arguments: Any) -> GLLiMInverter:
-    return GLLiMInverter(**(QUICK | (settings or {}))).fit(training, **arguments)
+    return GLLiMInverter(**(QUICK | {"n_latent": 0} | (settings or {}))).fit(training, **arguments)
 
 
 def with_nan() -> xr.Dataset:
@@ -372,7 +372,7 @@ def test_fitted_attributes_of_an_unfitted_inverter_are_absent(name: str) -> None
 def test_components_that_all_degenerate_are_an_error_that_says_what_to_change() -> None:
     training = make_training(12)
     with refuses(ValueError, "all 12 components degenerated", "use fewer components"):
-        GLLiMInverter(12, tol=0.0, max_iter=2, random_state=0).fit(training)
+        GLLiMInverter(12, n_latent=0, tol=0.0, max_iter=2, random_state=0).fit(training)
 
 
 def test_wavelengths_without_a_unit_that_tell_nothing_are_refused() -> None:

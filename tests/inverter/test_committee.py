@@ -111,7 +111,7 @@ def test_the_weights_make_a_difference() -> None:
 
 def test_stacked_weights_are_those_of_the_greatest_density_of_held_out_parameters() -> None:
     training = make_training(400)
-    settings: dict[str, Any] = {**QUICK, "max_iter": 12, "n_ensemble": 3}
+    settings: dict[str, Any] = {**QUICK, "n_latent": 0, "max_iter": 12, "n_ensemble": 3}
     inverter = GLLiMInverter(ensemble_weights="stacked", **settings).fit(training)
     model, equal = inverter.model_, GLLiMInverter(**settings).fit(training)
     held = hold_out(0.2, training[PARAMETERS].to_array().values.T, training["reflectance"].values)
@@ -134,7 +134,7 @@ def test_stacked_weights_are_those_of_the_greatest_density_of_held_out_parameter
 
 def test_a_member_without_weight_is_left_out_and_a_single_one_needs_no_weight() -> None:
     data = read_training(make_training(300), transforms={})
-    fine = read_settings(GLLiMInverter(**QUICK))
+    fine = read_settings(GLLiMInverter(n_latent=0, **QUICK))
     wrong = replace(fine, fixed={"Sigma": 1e-9})
     members, weights = stacked(data, [wrong, fine, wrong])
     assert (members, weights.tolist()) == ([fine], [1.0])
@@ -199,15 +199,15 @@ def test_graphs_of_the_weightings_have_names_of_their_own_and_weights_an_identit
 @pytest.mark.parametrize("chunks", [None, 40])
 def test_training_a_committee_twice_gives_the_same_bits(chunks: int | None) -> None:
     training = make_training() if chunks is None else make_training().chunk(sample=chunks)
-    fits = [GLLiMInverter(n_ensemble=3, **QUICK).fit(training) for _ in range(2)]
+    fits = [GLLiMInverter(n_ensemble=3, n_latent=0, **QUICK).fit(training) for _ in range(2)]
     assert_same_members(*fits)
     assert fits[0].model_.log_tail == fits[1].model_.log_tail
-    other = GLLiMInverter(n_ensemble=3, **{**QUICK, "random_state": 1}).fit(training)
+    other = GLLiMInverter(n_latent=0, n_ensemble=3, **{**QUICK, "random_state": 1}).fit(training)
     assert other.model_id != fits[0].model_id
 
 
 def test_one_member_is_the_fit_without_a_committee() -> None:
-    single = GLLiMInverter(n_ensemble=1, **QUICK).fit(make_training())
+    single = GLLiMInverter(n_ensemble=1, n_latent=0, **QUICK).fit(make_training())
     assert single.model_id == fitted().model_id
     assert_close(single.invert(make_cube()), fitted().invert(make_cube()), rtol=0.0)
 
@@ -241,7 +241,9 @@ def test_a_committee_starts_from_no_model_and_no_responsibilities() -> None:
     with refuses(ValueError, "n_ensemble=2", "not a model"):
         GLLiMInverter(n_ensemble=2, init=fitted().parameters_).fit(make_training())
     with refuses(ValueError, "responsibilities", "n_ensemble > 1"):
-        GLLiMInverter(n_ensemble=2, **QUICK).fit(make_training(), responsibilities=np.full((150, 3), 1.0 / 3.0))
+        GLLiMInverter(n_ensemble=2, n_latent=0, **QUICK).fit(
+            make_training(), responsibilities=np.full((150, 3), 1.0 / 3.0)
+        )
 
 
 class Stop(Exception):
@@ -274,12 +276,12 @@ def test_a_stopped_committee_resumes_to_the_same_bits(tmp_path: Path, label: str
 
 def test_progress_names_the_member() -> None:
     seen: set[str] = set()
-    GLLiMInverter(n_ensemble=2, **QUICK).fit(make_training(), progress=lambda run, *_: seen.add(run))
+    GLLiMInverter(n_ensemble=2, n_latent=0, **QUICK).fit(make_training(), progress=lambda run, *_: seen.add(run))
     assert seen == {"member 1, L_w = 0", "member 2, L_w = 0"}
 
 
 def test_members_in_threads_leave_the_filters_of_warnings_as_they_were() -> None:
     before = list(warnings.filters)
     for seed in range(3):
-        GLLiMInverter(3, n_ensemble=6, tol=1.0, random_state=seed).fit(make_training())
+        GLLiMInverter(3, n_latent=0, n_ensemble=6, tol=1.0, random_state=seed).fit(make_training())
         assert list(warnings.filters) == before

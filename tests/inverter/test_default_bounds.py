@@ -18,7 +18,7 @@ NAMES = ("water", "dust")
 @cache
 def bounded() -> GLLiMInverter:
     """With the default; do not change it."""
-    return GLLiMInverter(**QUICK_FIT).fit(make_training(300))
+    return GLLiMInverter(n_latent=0, **QUICK_FIT).fit(make_training(300))
 
 
 @pytest.mark.parametrize("noise", [None, 0.05])
@@ -26,7 +26,7 @@ def bounded() -> GLLiMInverter:
 def test_results_are_never_below_zero_whatever_the_spectrum(outputs: tuple[str, ...], noise: float | None) -> None:
     rng = np.random.default_rng(0)
     cube = make_training(300, seed=4)["reflectance"] * np.exp(2.0 * rng.normal(size=(300, 1)))
-    plain = GLLiMInverter(**QUICK).fit(make_training(300))
+    plain = GLLiMInverter(n_latent=0, **QUICK).fit(make_training(300))
     assert min(float(plain.invert(cube)[name].min()) for name in NAMES) < -0.01
     maps = bounded().invert(cube, noise=noise, outputs=outputs)
     for name, values in maps.data_vars.items():
@@ -36,9 +36,9 @@ def test_results_are_never_below_zero_whatever_the_spectrum(outputs: tuple[str, 
 
 def test_far_from_the_bound_nothing_changes() -> None:
     training = make_training().assign(water=lambda d: d["water"] + 100.0, dust=lambda d: d["dust"] + 1000.0)
-    inverter = GLLiMInverter(**QUICK_FIT).fit(training)
+    inverter = GLLiMInverter(n_latent=0, **QUICK_FIT).fit(training)
     assert {entry.kind for entry in inverter.model_.transforms.entries} == {"softplus"}
-    plain = GLLiMInverter(**QUICK).fit(training)
+    plain = GLLiMInverter(n_latent=0, **QUICK).fit(training)
     np.testing.assert_array_equal(inverter.log_likelihoods_, plain.log_likelihoods_)
     outputs = ("mean", "std", "q05", "hdi90", "mode", "entropy", "flag", "residual")
     cube = make_cube()
@@ -75,15 +75,15 @@ def test_moments_and_quantiles_are_those_of_draws(known: dict[str, Any], noise: 
 
 def test_lazy_gridded_and_unsupervised_training_sets() -> None:
     training = make_training()
-    whole = GLLiMInverter(**QUICK_FIT).fit(training)
-    lazy = GLLiMInverter(**QUICK_FIT).fit(training.chunk(sample=40), persist=False)
+    whole = GLLiMInverter(n_latent=0, **QUICK_FIT).fit(training)
+    lazy = GLLiMInverter(n_latent=0, **QUICK_FIT).fit(training.chunk(sample=40), persist=False)
     assert_same_fit(lazy, whole, 1e-10)
     assert lazy.model_.transforms == whole.model_.transforms
     water, dust = np.linspace(0.0, 2.0, 12), np.linspace(0.0, 1.0, 10)
     values = spectra_of(water[:, None], dust) + 0.01 * np.random.default_rng(0).normal(size=(12, 10, 8))
     coords = {"water": water, "dust": dust, "wavelength": training["wavelength"]}
     grid = xr.Dataset({"reflectance": (("water", "dust", "band"), values)}, coords=coords)
-    table = GLLiMInverter(**QUICK_FIT).fit(grid)
+    table = GLLiMInverter(n_latent=0, **QUICK_FIT).fit(grid)
     assert [entry.kind for entry in table.model_.transforms.entries] == ["softplus"] * 2
     assert float(table.model_.low.min()) == 0.0
     assert not GLLiMInverter(n_latent=1, **QUICK_FIT).fit(training, parameters=[]).model_.transforms.entries
@@ -96,7 +96,7 @@ def test_some_parameters_may_be_named_and_all_left_free(tmp_path: Path) -> None:
         ({"water": "sqrt"}, ["sqrt", "softplus"]),
         ({}, ["identity", "identity"]),
     ):
-        inverter = GLLiMInverter(transforms=spec, **QUICK_FIT).fit(training)
+        inverter = GLLiMInverter(n_latent=0, transforms=spec, **QUICK_FIT).fit(training)
         assert [entry.kind for entry in inverter.model_.transforms.entries] == kinds
         inverter.to_netcdf(tmp_path / "model.nc")
         back = load_inverter(tmp_path / "model.nc")
@@ -114,7 +114,7 @@ def test_scores_hold_truths_below_the_bound_and_in_the_units_of_the_parameter() 
     test = make_training(400, seed=5)
     low = np.flatnonzero(test["water"].values > 1.0)[:20]
     test["water"][low] = -0.1
-    scores, plain = bounded().evaluate(test), GLLiMInverter(**QUICK).fit(make_training(300)).evaluate(test)
+    scores, plain = bounded().evaluate(test), GLLiMInverter(n_latent=0, **QUICK).fit(make_training(300)).evaluate(test)
     np.testing.assert_allclose(scores["crps"], plain["crps"], rtol=0.1)
     assert (bounded().pit(test)["water"][low] < 0.05).all()
     alone = bounded().invert(test["reflectance"][:1], outputs=["draws9999"])["water_draws"].values[0]

@@ -258,7 +258,7 @@ def test_a_truth_that_cannot_be_compared_is_refused() -> None:
 
 @pytest.mark.parametrize("transforms", [{}, {"water": "log", "dust": "identity"}])
 def test_intervals_of_a_posterior_far_too_narrow_are_widened_by_what_was_found(transforms: Any, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {**QUICK, "n_components": 1, "transforms": transforms}
+    settings: dict[str, Any] = {**QUICK, "n_components": 1, "n_latent": 0, "transforms": transforms}
     inverter = GLLiMInverter(**settings).fit(make_training(300))
     plain = inverter.invert(make_training(40)["reflectance"], outputs=["q50", "q05", "q95"])
     scores = 15.0 * np.random.default_rng(0).standard_normal((2, 400))
@@ -353,8 +353,8 @@ def test_errors_of_scores_are_those_of_groups_whose_spectra_err_alike() -> None:
 
 def test_values_of_some_parameters_correct_these_alone() -> None:
     test = make_training(120, seed=9)
-    plain = GLLiMInverter(**QUICK).fit(make_training())
-    inverter = GLLiMInverter(**QUICK).fit(make_training())
+    plain = GLLiMInverter(n_latent=0, **QUICK).fit(make_training())
+    inverter = GLLiMInverter(n_latent=0, **QUICK).fit(make_training())
     inverter.recalibrate(test.drop_vars("water"), 50, measured=True)
     found = inverter.model_.recalibration
     assert (found.source, found.n.tolist()) == ("measurements", [0, 120])

@@ -31,7 +31,7 @@ def test_figures_are_of_a_part_of_a_large_test_set_and_scores_of_all(change, mon
 
 def test_a_recalibration_tells_of_intervals_before_and_after_from_one_inversion():
     held_out = make_training(400, seed=3)
-    inverter = GLLiMInverter(**QUICK).fit(make_training()).recalibrate(make_training(), 100)
+    inverter = GLLiMInverter(n_latent=0, **QUICK).fit(make_training()).recalibrate(make_training(), 100)
     made = recalibrated(inversion_of(inverter, noise=0.02), held_out, 100)
     columns = ["coverage_90", "ks_statistic"]
     expected = inverter.evaluate(held_out, noise=0.02)[columns].drop_vars("units")
@@ -50,7 +50,7 @@ def transformed() -> GLLiMInverter:
     parts = {"clay": dust, "sand": 1.0 - dust, "square": dust**2}
     training = training.drop_vars("dust").assign({name: part.assign_attrs(units="1") for name, part in parts.items()})
     transforms = {"water": "log", ("clay", "sand"): "ilr", "square": ("logit", 0, 1)}
-    return GLLiMInverter(**QUICK | {"transforms": transforms, "n_ensemble": 2}).fit(training)
+    return GLLiMInverter(n_latent=0, **QUICK | {"transforms": transforms, "n_ensemble": 2}).fit(training)
 
 
 @pytest.mark.parametrize("inverter", [fitted, transformed], ids=["plain", "transformed"])

@@ -150,7 +150,9 @@ def test_a_fill_value_left_in_the_attributes_is_missing_data(key: str, dtype: st
     inverter, scale = fitted(), 1.0
     if dtype == "i2":
         scale = 1e4
-        inverter = GLLiMInverter(**QUICK).fit(make_training().assign(reflectance=lambda d: scale * d["reflectance"]))
+        inverter = GLLiMInverter(n_latent=0, **QUICK).fit(
+            make_training().assign(reflectance=lambda d: scale * d["reflectance"])
+        )
     cube = (scale * make_cube()).round(6 if scale == 1.0 else 0).drop_attrs()
     holed = cube.copy(deep=True)
     holed[0, 0, 2] = holed[1, 1] = np.nan
@@ -166,7 +168,7 @@ def test_a_fill_value_left_in_the_attributes_is_missing_data(key: str, dtype: st
 @pytest.mark.parametrize("dtype", ["int16", "uint16", "int32", "uint8"])
 def test_integer_cubes_are_inverted_in_float64(dtype: str) -> None:
     training = make_training().assign(reflectance=lambda d: 100.0 * d["reflectance"])
-    inverter = GLLiMInverter(**QUICK).fit(training)
+    inverter = GLLiMInverter(n_latent=0, **QUICK).fit(training)
     counts = (100.0 * make_cube()).clip(0, 255).round().astype(dtype)
     maps = inverter.invert(counts)
     assert maps["water"].dtype == np.float64
@@ -232,7 +234,7 @@ def test_history_tells_which_noise_and_known_parameters_were_given(given: dict[s
 
 
 def test_the_posterior_takes_noise_that_includes_that_of_training() -> None:
-    inverter = GLLiMInverter(3, max_iter=4, tol=0.0, random_state=0).fit(make_training(), noise=0.3)
+    inverter = GLLiMInverter(3, n_latent=0, max_iter=4, tol=0.0, random_state=0).fit(make_training(), noise=0.3)
     expected = inverter.posterior(make_cube(), noise=0.4)
     assert_close(inverter.posterior(make_cube(), noise=0.5, noise_includes_training=True), expected)
 
@@ -321,12 +323,12 @@ def test_without_wavelengths_bands_are_matched_by_label_else_by_place() -> None:
     training = make_training().drop_vars("wavelength")
     labels = [f"B{i}" for i in range(8)]
     cube = make_cube().drop_vars("wavelength")
-    inverter = GLLiMInverter(**QUICK).fit(training.assign_coords(band=labels), band_dim="band")
+    inverter = GLLiMInverter(n_latent=0, **QUICK).fit(training.assign_coords(band=labels), band_dim="band")
     expected = fitted().invert(make_cube())
     turned = cube.assign_coords(band=labels).isel(band=[7, 0, 1, 2, 3, 4, 5, 6])
     assert_close(inverter.invert(turned), expected)
     assert_close(inverter.invert(cube), expected)
-    by_place = GLLiMInverter(**QUICK).fit(training, band_dim="band")
+    by_place = GLLiMInverter(n_latent=0, **QUICK).fit(training, band_dim="band")
     assert_close(by_place.invert(cube.rename(band="channel"), band_dim="channel"), expected)
     with refuses(ValueError, "labels B7 are not in the cube", "rename"):
         inverter.invert(cube.assign_coords(band=[*labels[:-1], "B9"]))

@@ -192,7 +192,7 @@ def test_training_values_on_a_bound_warn_with_their_count_and_names() -> None:
     training["cover"][:3] = -1.0
     training["cover"][3:5] = 3.0
     training["grain"][7] = 0.0
-    inverter = GLLiMInverter(transforms=TRANSFORMS, **SETTINGS)
+    inverter = GLLiMInverter(transforms=TRANSFORMS, n_latent=0, **SETTINGS)
     with pytest.warns(UserWarning, match=r"1 of 'grain' on 0, by .*3 of 'cover' on -1, by .*2 of 'cover' on 3, by "):
         inverter.fit(training)
     assert_within_bounds(inverter.invert(training["reflectance"][:50], outputs=OUTPUTS))
@@ -213,7 +213,7 @@ def test_training_values_beyond_a_bound_are_refused_with_their_count(
     training = make_training()
     training[name][: len(values)] = values
     with refuses(ValueError, *parts):
-        GLLiMInverter(transforms=TRANSFORMS, **SETTINGS).fit(training)
+        GLLiMInverter(transforms=TRANSFORMS, n_latent=0, **SETTINGS).fit(training)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_training_values_beyond_a_bound_are_refused_with_their_count(
 )
 def test_transforms_that_make_no_sense_are_refused_in_one_line(transforms: Any, parts: tuple[str, ...]) -> None:
     with refuses(ValueError, *parts):
-        GLLiMInverter(transforms=transforms, **SETTINGS).fit(make_training())
+        GLLiMInverter(transforms=transforms, n_latent=0, **SETTINGS).fit(make_training())
 
 
 def per_pixel(value: float) -> xr.DataArray:

@@ -195,7 +195,7 @@ def test_an_inverter_survives_pickling_and_copying(make: Any) -> None:
 
 
 def test_an_unfitted_inverter_survives_pickling() -> None:
-    twin = pickle.loads(pickle.dumps(GLLiMInverter(7)))
+    twin = pickle.loads(pickle.dumps(GLLiMInverter(7, n_latent=0)))
     assert twin.n_components == 7
     assert not hasattr(twin, "parameters_")
 

@@ -246,7 +246,7 @@ def test_every_output_has_a_long_name_the_units_of_what_it_is_and_a_link_from_it
     training = make_training()
     training["reflectance"].attrs["units"] = "W m-2"
     training["water"].attrs["standard_name"] = "water_amount"
-    inverter = GLLiMInverter(n_components=2, max_iter=2, tol=0.0, random_state=0).fit(training)
+    inverter = GLLiMInverter(n_components=2, n_latent=0, max_iter=2, tol=0.0, random_state=0).fit(training)
     maps = inverter.invert(make_cube().assign_attrs(units="W m-2"), outputs=EVERY)
     long_names = {
         "water": "leaf water",
@@ -332,7 +332,7 @@ def test_spectra_of_another_material_are_out_of_domain(n_ensemble: int) -> None:
 
 
 def test_too_few_training_spectra_give_no_level_and_no_spectrum_is_called_out_of_domain() -> None:
-    inverter = GLLiMInverter(n_components=2, max_iter=2, tol=0.0, random_state=0).fit(make_training(60))
+    inverter = GLLiMInverter(n_components=2, n_latent=0, max_iter=2, tol=0.0, random_state=0).fit(make_training(60))
     assert np.isnan(inverter.model_.log_tail)
     assert not flags(inverter.invert(100.0 * make_cube()), OUT_OF_DOMAIN).any()
 

@@ -39,14 +39,14 @@ def test_integers_of_numpy_are_as_good_as_others(subtests: pytest.Subtests) -> N
         ("random_state", 0),
     ]:
         with subtests.test(name=name, value=value):
-            settings = QUICK | {"n_components": 2, "max_iter": 2}
+            settings = QUICK | {"n_components": 2, "n_latent": 0, "max_iter": 2}
             found = [GLLiMInverter(**(settings | {name: kind(value)})).fit(make_training()) for kind in (int, np.int64)]
             assert found[0].model_id == found[1].model_id
 
 
 def test_a_seed_of_numpy_draws_the_same_noise() -> None:
     plain, own, other = (
-        GLLiMInverter(**(QUICK | {"random_state": seed})).fit(make_training(), noise=0.1)
+        GLLiMInverter(n_latent=0, **(QUICK | {"random_state": seed})).fit(make_training(), noise=0.1)
         for seed in (5, np.int64(5), np.int64(6))
     )
     assert plain.model_id == own.model_id
@@ -100,7 +100,7 @@ def test_progress_of_training_must_be_a_function(subtests: pytest.Subtests) -> N
             with refuses(TypeError, f"progress={value!r}", "a function"):
                 fit_arrays(progress=value)
             with refuses(TypeError, f"progress={value!r}", "a function"):
-                GLLiMInverter(**QUICK).fit(None, progress=value)  # type: ignore[arg-type]
+                GLLiMInverter(n_latent=0, **QUICK).fit(None, progress=value)  # type: ignore[arg-type]
 
 
 def test_training_refuses(subtests: pytest.Subtests) -> None:
@@ -111,7 +111,7 @@ def test_training_refuses(subtests: pytest.Subtests) -> None:
         ({"noise": "0.1"}, TypeError, ["white is '0.1'", "give one number"]),
     ]:
         with subtests.test(arguments=arguments), refuses(error, *parts):
-            GLLiMInverter(**QUICK).fit(make_training(), **arguments)
+            GLLiMInverter(n_latent=0, **QUICK).fit(make_training(), **arguments)
 
 
 def test_inversion_refuses(subtests: pytest.Subtests) -> None:
@@ -145,7 +145,7 @@ def test_recalibration_refuses(subtests: pytest.Subtests) -> None:
 
 
 def test_a_recalibration_that_fails_leaves_the_earlier_one() -> None:
-    inverter = GLLiMInverter(**QUICK).fit(make_training())
+    inverter = GLLiMInverter(n_latent=0, **QUICK).fit(make_training())
     before = inverter.recalibrate(make_training(), minimum=100).model_.recalibration
     with refuses(ValueError, "150 finite pairs", "needs 2000"):
         inverter.recalibrate(make_training())

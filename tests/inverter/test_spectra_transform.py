@@ -39,7 +39,7 @@ def by_hand(data: Any, kind: str) -> Any:
 def pair(kind: str, n_ensemble: int = 1, **settings: Any) -> tuple[GLLiMInverter, GLLiMInverter]:
     """An inverter with the transform, and one without of spectra transformed by hand."""
     training = positive(make_training())
-    quick = QUICK | {"n_ensemble": n_ensemble} | settings
+    quick = QUICK | {"n_latent": 0, "n_ensemble": n_ensemble} | settings
     own = GLLiMInverter(spectra_transform=kind, **quick).fit(training)
     return own, GLLiMInverter(**quick).fit(by_hand(training, kind))
 
@@ -135,7 +135,7 @@ def test_evidence_is_a_density_of_the_spectra_themselves() -> None:
     cube = xr.DataArray(level[:, None], dims=("pixel", "band"), coords={"wavelength": ("band", [450.0])})
     cube.wavelength.attrs["units"] = "nm"
     for kind in (*KINDS, None):
-        inverter = GLLiMInverter(spectra_transform=kind, **QUICK).fit(training)
+        inverter = GLLiMInverter(spectra_transform=kind, n_latent=0, **QUICK).fit(training)
         evidence = inverter.invert(cube, outputs=("log_evidence",), min_valid_bands=1)["log_evidence"]
         assert np.trapezoid(np.exp(evidence.values), level) == pytest.approx(1.0, abs=1e-3), kind
 
@@ -143,8 +143,8 @@ def test_evidence_is_a_density_of_the_spectra_themselves() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lazy_training_set_and_a_lazy_cube_give_the_same(kind: str) -> None:
     training = positive(make_training())
-    whole = GLLiMInverter(spectra_transform=kind, **QUICK).fit(training)
-    lazy = GLLiMInverter(spectra_transform=kind, **QUICK).fit(training.chunk(sample=40), persist=False)
+    whole = GLLiMInverter(spectra_transform=kind, n_latent=0, **QUICK).fit(training)
+    lazy = GLLiMInverter(spectra_transform=kind, n_latent=0, **QUICK).fit(training.chunk(sample=40), persist=False)
     np.testing.assert_allclose(lazy.log_likelihoods_, whole.log_likelihoods_, rtol=1e-10)
     cube = positive(make_cube())
     outputs = (*OUTPUTS, "residual", "log_evidence")
@@ -155,25 +155,25 @@ def test_a_lazy_training_set_and_a_lazy_cube_give_the_same(kind: str) -> None:
 def test_values_without_a_transform_are_refused_in_training_or_left_out(caplog: pytest.LogCaptureFixture) -> None:
     training = positive(make_training())
     training["reflectance"][3, 2], training["reflectance"][5, 2:4] = -0.1, 0.0
-    inverter = GLLiMInverter(spectra_transform="log", **QUICK)
+    inverter = GLLiMInverter(spectra_transform="log", n_latent=0, **QUICK)
     with refuses(ValueError, "2 training samples hold values of zero or below (2 at 610 nm, 1 at 700 nm)", "'drop'"):
         inverter.fit(training)
     with refuses(ValueError, "1 training samples hold values below zero (1 at 610 nm)", "sqrt"):
-        GLLiMInverter(spectra_transform="sqrt", **QUICK).fit(training.chunk(sample=50))
+        GLLiMInverter(spectra_transform="sqrt", n_latent=0, **QUICK).fit(training.chunk(sample=50))
     inverter.fit(training, missing="drop")
     assert "2 training samples" in caplog.text
     rest = training.isel(sample=[i for i in range(150) if i not in (3, 5)])
-    expected = GLLiMInverter(spectra_transform="log", **QUICK).fit(rest)
+    expected = GLLiMInverter(spectra_transform="log", n_latent=0, **QUICK).fit(rest)
     np.testing.assert_allclose(inverter.log_likelihoods_, expected.log_likelihoods_, rtol=1e-10)
     with refuses(ValueError, "less noise="):
-        GLLiMInverter(spectra_transform="log", **QUICK).fit(positive(make_training()), noise=2.0)
+        GLLiMInverter(spectra_transform="log", n_latent=0, **QUICK).fit(positive(make_training()), noise=2.0)
 
 
 def test_noise_of_training_is_added_before_the_transform_and_taken_off_in_the_units_of_the_spectra() -> None:
     from specinvert.nuisance import Noise, apply
 
     training = positive(make_training())
-    inverter = GLLiMInverter(spectra_transform="log", **QUICK).fit(training, noise=0.01)
+    inverter = GLLiMInverter(spectra_transform="log", n_latent=0, **QUICK).fit(training, noise=0.01)
     noisy = apply(training, Noise(white=0.01), seed=0)
     np.testing.assert_allclose(inverter.log_likelihoods_, pair_of(noisy).log_likelihoods_, rtol=1e-10)
     cube = positive(make_training(5, seed=4)["reflectance"])
@@ -182,11 +182,11 @@ def test_noise_of_training_is_added_before_the_transform_and_taken_off_in_the_un
 
 
 def pair_of(training: xr.Dataset) -> GLLiMInverter:
-    return GLLiMInverter(spectra_transform="log", **QUICK).fit(training)
+    return GLLiMInverter(spectra_transform="log", n_latent=0, **QUICK).fit(training)
 
 
 def test_the_domain_is_that_of_spectra_like_the_training_set_under_the_noise_given() -> None:
-    inverter = GLLiMInverter(spectra_transform="log", **QUICK).fit(positive(make_training(600)))
+    inverter = GLLiMInverter(spectra_transform="log", n_latent=0, **QUICK).fit(positive(make_training(600)))
     test = positive(make_training(600, seed=6)["reflectance"])
     rng = np.random.default_rng(0)
     for deviation in (None, 0.05):
@@ -215,7 +215,7 @@ def test_a_checkpoint_of_other_spectra_is_refused(tmp_path: Path) -> None:
 
     kept: dict[str, Any] = {"checkpoint": tmp_path / "state.nc"}
     training = positive(make_training())
-    settings = QUICK | {"n_init": 2}
+    settings = QUICK | {"n_latent": 0, "n_init": 2}
     first = GLLiMInverter(spectra_transform="log", **(settings | {"max_iter": 6}))
     with pytest.raises(KeyboardInterrupt):
         first.fit(training, progress=lambda label, i, v: stop(label, i if "2" in label else 0, v), **kept)

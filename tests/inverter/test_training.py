@@ -356,7 +356,7 @@ def test_training_leaves_its_data_and_the_logging_alone(caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("n_ensemble", [1, 2])
 def test_a_warning_of_training_points_at_the_line_that_asked_for_it(n_ensemble: int) -> None:
-    settings: dict[str, Any] = {**QUICK, "max_iter": 2, "tol": 1e-9, "n_ensemble": n_ensemble}
+    settings: dict[str, Any] = {**QUICK, "n_latent": 0, "max_iter": 2, "tol": 1e-9, "n_ensemble": n_ensemble}
     for fit in (GLLiMInverter(**settings).fit, lambda training: training.gllim.fit(**settings)):
         with pytest.warns(ConvergenceWarning, match="max_iter=2") as told:
             fit(make_training())

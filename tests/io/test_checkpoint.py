@@ -80,11 +80,11 @@ def test_a_training_that_had_converged_is_not_trained_on(tmp_path: Path) -> None
 def test_a_checkpoint_of_other_settings_or_data_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     path = tmp_path / "checkpoint.nc"
     with pytest.raises(Stop):
-        GLLiMInverter(**SETTINGS).fit(make_training(), checkpoint=path, progress=stop_at("L_w = 0", 5))
+        GLLiMInverter(n_latent=0, **SETTINGS).fit(make_training(), checkpoint=path, progress=stop_at("L_w = 0", 5))
     with refuses(ValueError, str(path), "another training", "remove it"):
-        GLLiMInverter(**{**SETTINGS, **change}).fit(make_training(), checkpoint=path)
+        GLLiMInverter(n_latent=0, **{**SETTINGS, **change}).fit(make_training(), checkpoint=path)
     with refuses(ValueError, str(path), "another training", "remove it"):
-        GLLiMInverter(**SETTINGS).fit(make_training(seed=3), checkpoint=path)
+        GLLiMInverter(n_latent=0, **SETTINGS).fit(make_training(seed=3), checkpoint=path)
     assert path.exists()
 
 
@@ -93,7 +93,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_kept(tmp_path: Path) -> Non
         path = tmp_path / name
         path.write_bytes(content)
         with refuses(ValueError, str(path), "not a readable training checkpoint"):
-            GLLiMInverter(**SETTINGS).fit(make_training(), checkpoint=path)
+            GLLiMInverter(n_latent=0, **SETTINGS).fit(make_training(), checkpoint=path)
         assert path.read_bytes() == content
     other = tmp_path / "other.nc"
     with netCDF4.Dataset(other, "w") as file:
@@ -104,4 +104,4 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_kept(tmp_path: Path) -> Non
 
 def test_a_checkpoint_in_a_folder_that_does_not_exist_is_refused_before_training(tmp_path: Path) -> None:
     with refuses(FileNotFoundError, "does not exist"):
-        GLLiMInverter(**SETTINGS).fit(make_training(), checkpoint=tmp_path / "nowhere" / "checkpoint.nc")
+        GLLiMInverter(n_latent=0, **SETTINGS).fit(make_training(), checkpoint=tmp_path / "nowhere" / "checkpoint.nc")

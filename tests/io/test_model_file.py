@@ -37,14 +37,14 @@ THETA = ("pi", "c", "Gamma", "A", "b", "Sigma")
 
 def in_microns() -> GLLiMInverter:
     training = make_training().assign_coords(wavelength=wavelength_coordinate(unit="um"))
-    return GLLiMInverter(**QUICK).fit(training)
+    return GLLiMInverter(n_latent=0, **QUICK).fit(training)
 
 
 def with_labels(labels: list[Any] | None) -> GLLiMInverter:
     training = make_training().drop_vars("wavelength")
     if labels is not None:
         training = training.assign_coords(band=labels)
-    return GLLiMInverter(**QUICK).fit(training, band_dim="band")
+    return GLLiMInverter(n_latent=0, **QUICK).fit(training, band_dim="band")
 
 
 MODELS = {
@@ -145,7 +145,7 @@ def test_a_saved_loaded_model_saves_to_the_same_content(path: Path, tmp_path: Pa
 def test_a_model_keeps_the_history_of_its_training_set_and_tells_it(tmp_path: Path) -> None:
     table = make_training().assign_attrs(history="2020 simulated")
     centres = ([500.0, 650.0, 800.0], [90.0, 90.0, 120.0])
-    trained = GLLiMInverter(**QUICK).fit(table, sensor=centres, noise=Gain(0.02) | Noise(relative=0.01))
+    trained = GLLiMInverter(n_latent=0, **QUICK).fit(table, sensor=centres, noise=Gain(0.02) | Noise(relative=0.01))
     trained.to_netcdf(tmp_path / "model.nc")
     made, averaged, changed_by = load_inverter(tmp_path / "model.nc").model_.training.split("\n")
     assert made == "2020 simulated"

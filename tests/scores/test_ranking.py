@@ -198,7 +198,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "percent": percent,
         "bare_model": training.drop_vars("wavelength"),
     }.items():
-        GLLiMInverter(**QUICK).fit(data, "reflectance", band_dim="band").to_netcdf(folder / f"{name}.nc")
+        GLLiMInverter(n_latent=0, **QUICK).fit(data, "reflectance", band_dim="band").to_netcdf(folder / f"{name}.nc")
     (folder / "other").mkdir()
     shutil.copy(folder / "turned.nc", folder / "other" / "good.nc")
     return folder

@@ -46,14 +46,14 @@ def make_training(n: int = 400, seed: int = 0) -> xr.Dataset:
 @cache
 def bounded(n_ensemble: int = 1) -> GLLiMInverter:
     """Trained with every kind of transform; do not change it."""
-    return GLLiMInverter(transforms=TRANSFORMS, n_ensemble=n_ensemble, **SETTINGS).fit(make_training())
+    return GLLiMInverter(transforms=TRANSFORMS, n_ensemble=n_ensemble, n_latent=0, **SETTINGS).fit(make_training())
 
 
 @cache
 def logarithmic() -> GLLiMInverter:
     """Of one parameter and its logarithm."""
     data = make_training()[["reflectance", "grain", "lai"]]
-    return GLLiMInverter(transforms={"grain": "log", "lai": "identity"}, **SETTINGS).fit(data)
+    return GLLiMInverter(transforms={"grain": "log", "lai": "identity"}, n_latent=0, **SETTINGS).fit(data)
 
 
 def scaled_spectra(scale: float, n: int = 1000) -> xr.DataArray:

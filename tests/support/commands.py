@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from specinvert.cli import main
 
-QUICK = ["--components", "3", "--max-iter", "4", "--tol", "0"]
+QUICK = ["--components", "3", "--latent", "0", "--max-iter", "4", "--tol", "0"]
 
 
 def run(*arguments: Any) -> Result:

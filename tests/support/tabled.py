@@ -38,7 +38,7 @@ def square_training() -> xr.Dataset:
 
 @cache
 def square_model() -> GLLiMInverter:
-    return GLLiMInverter(n_components=12, max_iter=20, tol=0.0, random_state=0).fit(square_training())
+    return GLLiMInverter(n_components=12, n_latent=0, max_iter=20, tol=0.0, random_state=0).fit(square_training())
 
 
 def spectra_of_squares(t: list[float]) -> xr.DataArray:

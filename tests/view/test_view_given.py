@@ -128,7 +128,9 @@ def test_a_click_has_the_noise_and_the_known_parameters_that_are_given():
 
 def test_noise_that_includes_training_and_intervals_are_those_of_the_inversion():
     cube = make_cube()
-    inverter = GLLiMInverter(n_components=2, tol=0.0, max_iter=2, random_state=0).fit(make_training(), noise=0.01)
+    inverter = GLLiMInverter(n_components=2, n_latent=0, tol=0.0, max_iter=2, random_state=0).fit(
+        make_training(), noise=0.01
+    )
     maps = inverter.invert(cube, 0.03, noise_includes_training=True)
     page = page_of(maps, cube, inverter, noise=0.03, options={"noise_includes_training": True})
     page.select(PLACE)

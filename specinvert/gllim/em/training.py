@@ -82,7 +82,9 @@ class Settings(GLLiMSettings):
         own = {one.name: getattr(self, one.name) for one in fields(Constraints)}
         self.constraints = Constraints(**(own | {"fixed": check_names(self.fixed)}))
         started = isinstance(self.init, GLLiMParameters | PrincipalGrid)
-        check_settings({name: value for name, value in vars(self).items() if name != "init" or not started})
+        check_settings(
+            {name: value for name, value in vars(self).items() if name != "init" or not started}, GLLiMSettings
+        )
         if self.algorithm != "general" and (self.tied_maps or not self.intercept):
             raise ValueError(
                 f"algorithm={self.algorithm!r} takes the latents out of the regression, which tied_maps=True or "

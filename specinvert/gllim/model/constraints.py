@@ -76,7 +76,7 @@ class Constraints:
         for name, value, accepted in (("sigma", self.sigma, KINDS), ("gamma", self.gamma, (*STRUCTURES, FLAT))):
             if not isinstance(value, str) or value not in accepted:
                 raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, accepted))}")
-        check_settings(vars(self))
+        check_settings(vars(self), GLLiMSettings)
         if self.tied_maps and not (self.tied_sigma or "Sigma" in self.fixed):
             raise ValueError(
                 "tied_maps=True needs tied_sigma=True: maps shared under unequal noise have no closed form"

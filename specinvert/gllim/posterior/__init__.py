@@ -11,6 +11,7 @@ from .committee import (
     stacking_weights,
 )
 from .forward import BLOCK_ROWS, ForwardTerms, inverse_regression
+from .held_out import Marginals
 from .posterior import Interval, Pixels, Posterior, Rows, SideInformation, posterior_blocks
 from .rowwise import RowPosterior, residual_rows, rms_rows
 
@@ -19,6 +20,7 @@ __all__ = [
     "Estimate",
     "ForwardTerms",
     "Interval",
+    "Marginals",
     "Pixels",
     "Posterior",
     "RowPosterior",

@@ -117,7 +117,7 @@ def test_an_image_without_a_place_has_pixels_by_number_and_maps_without_an_empty
         coords={"wavelength": [450.0, 550.0, 650.0]},
     )
     training["brightness"] = training.reflectance.mean("wavelength")
-    inverter = specinvert.GLLiMInverter(1, random_state=0, max_iter=2, tol=0).fit(training)
+    inverter = specinvert.GLLiMInverter(1, n_latent=0, random_state=0, max_iter=2, tol=0).fit(training)
     save_maps(cube.gllim.invert(inverter), tmp_path / "maps.nc")
     with xr.open_dataset(tmp_path / "maps.nc", decode_coords=False) as maps:
         assert "spatial_ref" not in maps.variables
