@@ -133,7 +133,8 @@ def estimate(recipe: Recipe, clean: xr.Dataset, field: xr.Dataset, seed: int) ->
     """Estimate and 90 % interval of every field row."""
     start = time.perf_counter()
     inverter = specinvert.GLLiMInverter(
-        n_components=recipe.n_components, n_latent=0,
+        n_components=recipe.n_components,
+        n_latent=0,
         sigma="full",
         n_ensemble=recipe.n_ensemble,
         transforms={"lai": ("logit", 0, LAI_MAX + 0.01)} if recipe.logit else None,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from specinvert.gllim.core.arrays import Workspace
 from specinvert.gllim.core.kernels import NEGLIGIBLE, normalize_rows
 from specinvert.gllim.model.constraints import KINDS, STRUCTURES
+from specinvert.gllim.model.covariance import Block
 from specinvert.gllim.model.residuals import Expected
 from specinvert.gllim.model.structure import SINGULAR, Structure, update_prior
 from strategies import SEEDS, SIGMAS, assert_near, covariances
@@ -247,7 +248,7 @@ def test_products_give_the_distance_with_latents_integrated_out(
 
 
 @given(
-    sigma=st.sampled_from(["iso", "diag", "full"]),
+    sigma=st.sampled_from(["iso", "diag", "full", "block"]),
     seed=SEEDS,
     k=st.integers(1, 6),
     d=st.sampled_from([1, 2, 5, 9, 40]),
@@ -257,9 +258,13 @@ def test_products_give_the_distance_with_latents_integrated_out(
 def test_what_is_left_out_of_reach_changes_no_bit_of_the_responsibilities(
     sigma: str, seed: int, k: int, d: int, size: int, decades: int
 ) -> None:
-    rng, structure, n = np.random.default_rng(seed), STRUCTURES[sigma], 30
+    rng, n = np.random.default_rng(seed), 400 if sigma in ("full", "block") else 30
     noise = 10.0 ** -rng.uniform(0.0, decades, k)
-    small = compact(sigma, seed, k, d)
+    if sigma == "block":
+        structure: Structure = Block(rng.integers(3, size=d))
+        small = structure.compact(compact("full", seed, k, d))
+    else:
+        structure, small = STRUCTURES[sigma], compact(sigma, seed, k, d)
     small = small * noise.reshape(-1, *[1] * (small.ndim - 1))
     maps, prior, centres = rng.normal(size=(k, d, size)), covariances(rng, k, size), rng.normal(size=(k, d, 1))
     basis, _, _ = update_prior(structure, small, maps, prior)
