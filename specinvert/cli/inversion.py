@@ -96,7 +96,7 @@ class CubeReading:
 @click.option(
     "--outputs",
     type=Names(),
-    default="mean,std,flag",
+    default="estimate,std,flag",
     show_default=True,
     help=f"What to compute: {', '.join((*OUTPUTS, *EXAMPLES))}; any number for those in the names.",
 )

@@ -35,14 +35,17 @@ def label_maps(
     declared: Sequence[MapVariable],
     labels: Labels,
     provenance: Mapping[str, str],
+    estimates: Sequence[str],
 ) -> xr.Dataset:
     """Give every variable its attributes and the cube's grid mapping; ``provenance`` goes on the Dataset.
+
+    ``estimates`` are what "estimate" means for each parameter.
 
     Where the cube was read from a file, the encoding tells which, so that the maps are not written over it.
     """
     mapping = cube.encoding.get("grid_mapping") or cube.attrs.get("grid_mapping") or "spatial_ref"
     for variable in declared:
-        maps[variable.name].attrs = _attrs(variable, declared, labels)
+        maps[variable.name].attrs = _attrs(variable, declared, labels, estimates)
         if mapping in cube.coords:
             maps[variable.name].encoding["grid_mapping"] = str(mapping)
     used = {dim for variable in declared for dim in variable.output.dims}
@@ -56,7 +59,9 @@ def label_maps(
     return maps
 
 
-def _attrs(variable: MapVariable, declared: Sequence[MapVariable], labels: Labels) -> dict[str, object]:
+def _attrs(
+    variable: MapVariable, declared: Sequence[MapVariable], labels: Labels, estimates: Sequence[str]
+) -> dict[str, object]:
     output = variable.output
     if not output.per_parameter:
         made = {"long_name": variable.long_name(), **output.attrs()}
@@ -67,7 +72,8 @@ def _attrs(variable: MapVariable, declared: Sequence[MapVariable], labels: Label
     if output.is_estimate:
         beside = [v for v in declared if v.output.ancillary or (v.index == variable.index and not v.output.is_estimate)]
         linked = {"ancillary_variables": " ".join(v.name for v in beside)} if beside else {}
-        return {"long_name": long_name, **own, **linked}
+        told = {"estimate": estimates[variable.index] if output.asked == "estimate" else output.asked}
+        return {"long_name": long_name, **own, **linked, **told}
     made = {"long_name": variable.long_name(long_name), **output.attrs()}
     units = own.get("units") if output.units == OF_PARAMETER else output.units
     if units is not None:

@@ -20,7 +20,7 @@ from .labels import listed
 if TYPE_CHECKING:
     from .reading import Reading
 
-DEFAULT_OUTPUTS = ("mean", "std", "flag")
+DEFAULT_OUTPUTS = ("estimate", "std", "flag")
 PARAMETER, PARAMETER_2, LATENT, BAND = "parameter", "parameter_2", "latent_dim", "band"
 """Dimensions whose sizes are the model's; ``BAND`` stands for the band dimension of the cube."""
 OF_PARAMETER, OF_SPECTRA = "those of the parameter", "those of the spectra"
@@ -186,7 +186,9 @@ _of_point = partial(Output, not_with=_NOT_TRUNCATED)
 _score = partial(Output, dtype=np.float64, needs=(TRUTH,))
 
 DECLARED = (
+    _of_parameter("estimate", "{p}", "{of}", lambda r, v: r.best[:, v.index]),
     _of_parameter("mean", "{p}", "{of}", lambda r, v: r.mean[:, v.index]),
+    _of_parameter("median", "{p}_median", "median of {of}", lambda r, v: r.quantile(v.index, 0.5)),
     _of_parameter(
         *("std", "{p}_std", "standard deviation of {of}", lambda r, v: r.std[:, v.index]),
         standard_name="standard_error",
@@ -285,6 +287,8 @@ RESERVED = (*dict.fromkeys(dim for output in DECLARED for dim in output.dims if 
 """Dimensions of the results beside the cube's own."""
 OUTPUTS = tuple(output.asked for output in DECLARED if not output.number and TRUTH not in output.needs)
 """Names of the outputs without a number."""
+TOGETHER = tuple(name for name in OUTPUTS if name != "mean")
+"""Those of them that may be asked for together: the mean has the name of the estimate."""
 EXAMPLES = tuple(dict.fromkeys(output.asked for output in DECLARED if output.number))
 """Names of those with a number, and any digits."""
 _FIRST_NUMBERED = next(place for place, output in enumerate(DECLARED) if output.number)
@@ -315,8 +319,8 @@ def declare_outputs(outputs: Sequence[str], parameters: Sequence[str], n_latent:
     if unknown:
         raise ValueError(f"outputs {unknown} not known; choose from {accepted} (any digits)")
     chosen = {name: _asked_for(name) for name in asked}
-    of_one_name = [output for output in DECLARED if "{digits}" not in output.name]
-    alike = [[name for name, of in chosen.items() if output in of] for output in of_one_name]
+    of_one_name = dict.fromkeys(output.name for output in DECLARED if "{digits}" not in output.name)
+    alike = [[name for name, of in chosen.items() if any(o.name == one for o in of)] for one in of_one_name]
     for several in (names for names in alike if len(names) > 1):
         raise ValueError(f"outputs {several} give the same variables: ask for one of them")
     latent = [name for name, of in chosen.items() if any(LATENT in output.dims for output in of)]

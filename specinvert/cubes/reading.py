@@ -251,13 +251,22 @@ class Reading:
         """(n, L_t, L_t)."""
         return self._moments[1]
 
+    @cached_property
+    def best(self) -> Array:
+        """(n, L_t), the mean or the median, as suits the transform of each parameter."""
+        best = self.mean.copy()
+        for i in (i for i, kind in enumerate(self.transforms.estimates) if kind == "median"):
+            best[:, i] = self.quantile(i, 0.5)
+        return best
+
     def quantile(self, i: int, level: float) -> Array:
         """(n,) of parameter i; those of all its levels wanted are found together."""
-        return self._once(("quantiles", i), self._quantiles)[:, self.trained.levels[i].index(level)]
+        wanted = self.trained.levels.get(i, ())
+        levels = tuple(wanted) if level in wanted else (level,)
+        return self._once(("quantiles", i, levels), self._quantiles)[:, levels.index(level)]
 
-    def _quantiles(self, i: int) -> Array:
-        """(n, m) of its m levels."""
-        levels: Any = self.trained.levels[i]
+    def _quantiles(self, i: int, levels: Any) -> Array:
+        """(n, m) of m levels."""
         found: Callable[[Array, Array, Array, Any], Array] = quantile
         if self.recalibration is not None:
             if self.recalibration.raw_scores is not None and self.interval is None:
@@ -415,8 +424,7 @@ class Reading:
             if len(self.transforms.entry(i).columns) > 1:
                 return np.asarray(np.log(self.trained.before.std[i] / self.std[:, i]))
         z = self.transforms.column(i)
-        told: Array = self.trained.before.entropy[z] - marginal_entropy(self.mixture, self.unknown.index(z))
-        return told
+        return np.asarray(self.trained.before.entropy[z] - marginal_entropy(self.mixture, self.unknown.index(z)))
 
     @cached_property
     def _least_told(self) -> Array:
@@ -426,8 +434,7 @@ class Reading:
         else:
             variance = self.estimate.moments(False, len(self.unknown))[1]
         with np.errstate(divide="ignore"):
-            told: Array = self.trained.before.entropy[self.unknown] - 0.5 * np.log(2.0 * np.pi * np.e * variance)
-        return told
+            return np.asarray(self.trained.before.entropy[self.unknown] - 0.5 * np.log(2.0 * np.pi * np.e * variance))
 
     def _prior_answers(self, i: int) -> NDArray[np.bool_]:
         """Whether (n,) a spectrum tells less of parameter i than its least; entropies where variances do not tell."""
@@ -463,13 +470,13 @@ class Reading:
     @cached_property
     def flags(self) -> NDArray[np.uint8]:
         """Bits (n, L_t) of the quality flags that are of one parameter."""
-        mean, domain = self.mean, self.trained.domain
-        flags = np.zeros(mean.shape, dtype=np.uint8)
+        best, domain = self.best, self.trained.domain
+        flags = np.zeros(best.shape, dtype=np.uint8)
         with np.errstate(invalid="ignore"):
-            flags[mean < domain.low] |= BELOW_RANGE
-            flags[mean > domain.high] |= ABOVE_RANGE
+            flags[best < domain.low] |= BELOW_RANGE
+            flags[best > domain.high] |= ABOVE_RANGE
         flags[self._separated] |= MULTIMODAL
-        for i in range(mean.shape[1]):
+        for i in range(best.shape[1]):
             flags[self._prior_answers(i), i] |= PRIOR_ANSWERS
         return flags
 

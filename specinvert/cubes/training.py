@@ -51,7 +51,7 @@ from .labels import (
     same_places,
     unmasked,
 )
-from .outputs import OUTPUTS, declare_outputs
+from .outputs import TOGETHER, declare_outputs
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ def read_training(
     sizes = {d: array.sizes[d] for d in samples.dims[:-1]}
     weight_name = choice.weights if isinstance(choice.weights, str) else None
     names = parameter_names(training, choice.parameters, array, dim, weight_name)
-    declare_outputs(OUTPUTS, names, 1)  # raises where a name collides
+    declare_outputs(TOGETHER, names, 1)  # raises where a name collides
     columns = [_flat(meant(training[name], f"parameter {name!r}"), sizes, name) for name in names]
     n_rows = int(np.prod(list(sizes.values()), dtype=np.int64))
     values = np.stack(columns, axis=1) if columns else np.empty((n_rows, 0))

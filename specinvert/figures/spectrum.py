@@ -202,7 +202,7 @@ def plot_spectrum(
     The fit is the mean of the spectra that the components reconstruct (output ``residual``). The grey band about
     the residuals is two standard deviations to each side: of the model's noise, that of each component counted by its
     weight, and of `noise`. Densities are those of the posterior mixture (eq. JGMM_inverse_map) in physical units,
-    before any recalibration; the strip below each shows mean and 90 % interval in the range of training.
+    before any recalibration; the strip below each shows estimate and 90 % interval in the range of training.
 
     Parameters
     ----------
@@ -302,13 +302,13 @@ def _draw_parameters(
 
 def _draw_density(ax: Axes, marginal: Marginal, title: str, units: str, true: float | None) -> None:
     ax.set_axis_on()
-    ax.set_title(f"{title}: {in_units(f'{marginal.mean:.4g}', units)}", fontsize=TITLE)
+    ax.set_title(f"{title}: {in_units(f'{marginal.estimate:.4g}', units)}", fontsize=TITLE)
     values, density = marginal.values, marginal.density
     ax.fill_between(values, density, color=DOT, alpha=0.12, linewidth=0)
     held = (values >= marginal.lower) & (values <= marginal.upper)
     ax.fill_between(values, density, where=held, color=DOT, alpha=0.3, linewidth=0, label="90 % interval")
     ax.plot(values, density, color=DOT, linewidth=1.4, label="posterior density")
-    ax.axvline(marginal.mean, color="black", linewidth=1.0, label="mean")
+    ax.axvline(marginal.estimate, color="black", linewidth=1.0, label="estimate")
     if true is not None:
         ax.axvline(true, color=MARK, linewidth=1.4, linestyle="--", label="true")
     if not values.size:
@@ -318,12 +318,12 @@ def _draw_density(ax: Axes, marginal: Marginal, title: str, units: str, true: fl
 
 
 def _draw_range(ax: Axes, marginal: Marginal, trained: tuple[float, float], units: str) -> None:
-    """A strip: the range of training in grey, the 90 % interval and the mean on it."""
+    """A strip: the range of training in grey, the 90 % interval and the estimate on it."""
     low, high = min(trained[0], marginal.lower), max(trained[1], marginal.upper)
     margin = 0.02 * (high - low) or 1.0
     ax.plot(trained, (0, 0), color="0.75", linewidth=5, solid_capstyle="butt")
     ax.plot((marginal.lower, marginal.upper), (0, 0), color=DOT, linewidth=5, solid_capstyle="butt")
-    ax.plot(marginal.mean, 0, "|", color="black", markersize=8)
+    ax.plot(marginal.estimate, 0, "|", color="black", markersize=8)
     ax.set(xlim=(low - margin, high + margin), ylim=(-1, 1))
     ends = " to ".join(f"{end:.0f}" if 1e3 <= abs(end) < 1e5 else f"{end:.3g}" for end in trained)
     text = f"in the training range, {in_units(ends, units)}"

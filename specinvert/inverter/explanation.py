@@ -64,7 +64,7 @@ def evaluate_sample(inversion: Inversion, test: xr.Dataset, measured: bool = Fal
     some, request = _sampled(inversion, test, MAX_PAIRS)
     scores = inversion.evaluate(test, measured)
     inversion = replace(inversion, band_dim=request.band_dim)
-    estimates = inversion.maps(request.cube, ["mean", "std", "fit_rmse"])
+    estimates = inversion.maps(request.cube, ["estimate", "std", "fit_rmse"])
     return EvaluatedSample(
         scores,
         estimates,
@@ -153,11 +153,11 @@ def _examples(fit: xr.DataArray) -> dict[str, dict[Any, int]]:
 
 @dataclass(frozen=True)
 class Marginal:
-    """A density (m,) at values (m,), empty where there is none, with mean and 90 % interval of the parameter."""
+    """A density (m,) at values (m,), empty where there is none, with estimate and 90 % interval of the parameter."""
 
     values: Array
     density: Array
-    mean: float
+    estimate: float
     lower: float
     upper: float
 
@@ -219,7 +219,7 @@ def needed_outputs(model: Model) -> list[str]:
     if not model.names:
         return []
     composed = any(entry.kind == "ilr" for entry in model.transforms.entries)
-    return ["mean", "std", "ci90", *([f"q{round(100 * level):02d}" for level in STEP_LEVELS] if composed else [])]
+    return ["estimate", "std", "ci90", *([f"q{round(100 * level):02d}" for level in STEP_LEVELS] if composed else [])]
 
 
 def marginals(model: Model, posterior: xr.Dataset | None, outputs: xr.Dataset) -> list[Marginal]:

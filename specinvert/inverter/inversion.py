@@ -101,6 +101,7 @@ class Inversion:
             declared,
             model.labels,
             self._provenance(request, kernel, earlier_history(cube.attrs, request.cube.attrs)),
+            self.model.transforms.estimates,
         )
 
     def posterior(self, spectra: xr.DataArray | xr.Dataset, n_components: int | None = None) -> xr.Dataset:
@@ -127,7 +128,7 @@ class Inversion:
     ) -> xr.Dataset:
         """Errors, scores and calibration over ``parameter`` on spectra of known parameters."""
         require_flags(measured=measured)
-        maps, truth, (weight, group) = self._compare(test, ("mean", "pit", "crps"), weights=weights, groups=groups)
+        maps, truth, (weight, group) = self._compare(test, ("estimate", "pit", "crps"), weights=weights, groups=groups)
         names = list(truth)
         scores = evaluation(maps[names], truth, names, weight)
         if not any(entry.kind == "ilr" for entry in self.model.transforms.entries):

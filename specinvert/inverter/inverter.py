@@ -172,7 +172,8 @@ class GLLiMInverter(InverterSettings):
         known : parameters known at inversion, a Dataset or dict of numbers or DataArrays over pixels, in physical
             units; NaN where unknown. A known parameter is returned as given with std 0. A pair (low, high) says that
             one parameter lies in an interval.
-        outputs : ``"mean"`` -> ``p``; ``"std"`` -> ``p_std``; ``"q05"`` (any digits) -> ``p_q05``; ``"ci90"`` and
+        outputs : ``"estimate"`` -> ``p``, the median under a log or a logit, else the mean; ``"mean"`` -> ``p``;
+            ``"median"`` -> ``p_median``; ``"std"`` -> ``p_std``; ``"q05"`` (any digits) -> ``p_q05``; ``"ci90"`` and
             ``"hdi90"`` -> ``p_ci90_lower`` and ``p_ci90_upper``, the central and the shortest interval; ``"mode"`` ->
             ``p_mode``, of the highest mode of the joint density; ``"n_modes"``; ``"modes3"`` (any number) ->
             ``p_modes`` and ``mode_mass`` (..., mode_rank); ``"draws100"`` (any number) -> ``p_draws`` (..., draw), the

@@ -134,7 +134,7 @@ class GridJob:
 
     def _held_out_score(self, theta: GLLiMParameters) -> Callable[[Chunk], _Scores]:
         data, n_bands = self.data, theta.n_bands
-        declared = declare_outputs(("mean",), data.parameters, theta.n_latent) if data.parameters else []
+        declared = declare_outputs(("estimate",), data.parameters, theta.n_latent) if data.parameters else []
         predictor = Predictor((theta,), data.transforms, Domain(data.low, data.high))
         kernel = BlockInverter(predictor, np.arange(n_bands), tuple(declared), np.dtype(np.float64))
         return partial(_score, theta, kernel=kernel)

@@ -199,12 +199,14 @@ class PixelReader:
         return Pixel(at, self._coordinates(index), stored, self._flags(at, layer), observed, explained, remarks)
 
     def _agrees(self, explained: Explanation, stored: Stored) -> bool:
-        """Whether a value of the maps is the posterior mean of its parameter, as near as float32 holds it."""
+        """Whether a value of the maps is the estimate of its parameter, or no such, as near as float32 holds it."""
         name = stored.layer.name
         if self.inverter is None or not stored.current or name not in self.inverter.model_.names:
             return True
-        mean, std = float(explained.outputs[name]), float(explained.outputs[f"{name}_std"])
-        return bool(abs(stored.value - mean) <= _SAME * std + 1e-5 * abs(mean))
+        found, std = explained.outputs[name], float(explained.outputs[f"{name}_std"])
+        if self.source.dataset[name].attrs.get("estimate", "mean") != found.attrs["estimate"]:
+            return True
+        return bool(abs(stored.value - float(found)) <= _SAME * std + 1e-5 * abs(float(found)))
 
     def _coordinates(self, place: Mapping[Hashable, int]) -> list[tuple[str, str]]:
         maps = self.source.dataset
@@ -345,7 +347,7 @@ class PixelPanel:
 
 
 class DensityFigure:
-    """Posterior density of a parameter with its mean and 90 % interval."""
+    """Posterior density of a parameter with its estimate and 90 % interval."""
 
     def __init__(self, name: str, units: str) -> None:
         self.name, self.units = name, units
@@ -367,10 +369,10 @@ class DensityFigure:
         inside = (x >= marginal.lower) & (x <= marginal.upper)
         self.curve.data = {"x": x, "density": density}
         self.held.data = {"x": x[inside], "density": density[inside]}
-        self.mean.location, self.mean.visible = marginal.mean, True
+        self.mean.location, self.mean.visible = marginal.estimate, True
         self.figure.visible = bool(x.size)
         interval = f"{marginal.lower:.4g} to {marginal.upper:.4g} {self.units}".rstrip()
-        self.figure.title.text = title(self.name, f"mean {marginal.mean:.4g}, 90 % {interval}")
+        self.figure.title.text = title(self.name, f"estimate {marginal.estimate:.4g}, 90 % {interval}")
 
 
 def _head(pixel: Pixel) -> str:
@@ -394,7 +396,7 @@ def _estimates(reader: PixelReader, explained: Explanation, stored: list[Stored]
         rows.append(
             (
                 _titled(name.replace("_", " "), units_of(model.attrs[name])),
-                f"{marginal.mean:.5g}",
+                f"{marginal.estimate:.5g}",
                 f"{std:.3g}" if std else "known",
                 f"{marginal.lower:.4g} to {marginal.upper:.4g}" if std else "",
                 f"{held[name]:.5g}" if name in held else "",

@@ -51,6 +51,25 @@ def test_estimates_of_absurd_spectra_are_within_the_bounds(scale: float, n_ensem
         assert ((maps["quality_flag"] & OUT_OF_DOMAIN) > 0).all()
 
 
+def test_the_estimate_is_the_median_where_a_log_or_a_logit_skews_the_posterior() -> None:
+    spectra = make_training(20, seed=4)["reflectance"]
+    maps = bounded().invert(spectra)
+    means, medians = (bounded().invert(spectra, outputs=(what,)) for what in ("mean", "median"))
+    kinds = {name: maps[name].attrs["estimate"] for name in NAMES}
+    assert kinds == {"grain": "median", "cover": "median", "lai": "mean", **dict.fromkeys(PARTS, "mean")}
+    for name, kind in kinds.items():
+        expected = means[name] if kind == "mean" else medians[f"{name}_median"]
+        np.testing.assert_allclose(maps[name], expected, rtol=1e-12)
+        assert means[name].attrs["estimate"] == "mean"
+    assert (abs(means["grain"] / maps["grain"] - 1.0) > 1e-9).all()
+    scores = bounded().evaluate(make_training(50, seed=5))
+    test = make_training(50, seed=5)
+    errors = bounded().invert(test["reflectance"])["grain"] - test["grain"]
+    np.testing.assert_allclose(scores["rmse"].sel(parameter="grain"), np.sqrt((errors**2).mean()), rtol=1e-9)
+    with refuses(ValueError, "['estimate', 'mean'] give the same variables"):
+        bounded().invert(spectra, outputs=("estimate", "mean"))
+
+
 def test_estimates_of_spectra_like_the_training_set_are_near_the_truth_and_their_intervals_hold_it() -> None:
     test = make_training(150, seed=2)
     maps = bounded().invert(test["reflectance"], outputs=("mean", "ci90"))
@@ -174,8 +193,8 @@ def test_evaluation_lazy_maps_and_a_saved_model_give_the_same(tmp_path: Path, n_
     assert_close(loaded.invert(test["reflectance"], outputs=OUTPUTS), maps, rtol=1e-9)
     lazy = inverter.invert(test["reflectance"].chunk(sample=15), outputs=OUTPUTS)
     assert_close(lazy.compute(), maps, rtol=1e-7)
-    scores = inverter.evaluate(test)
-    rmse = [float(np.sqrt(((maps[name] - test[name]) ** 2).mean())) for name in NAMES]
+    scores, best = inverter.evaluate(test), inverter.invert(test["reflectance"])
+    rmse = [float(np.sqrt(((best[name] - test[name]) ** 2).mean())) for name in NAMES]
     np.testing.assert_allclose(scores["rmse"], rmse, rtol=1e-12)
     assert list(scores["parameter"].values) == NAMES
     xr.testing.assert_allclose(loaded.evaluate(test), scores, rtol=1e-9)

@@ -171,7 +171,7 @@ def test_both_solutions_of_a_square_are_told_whatever_the_number_of_components(n
     t = np.linspace(-1.0, 1.0, 81)
     noisy = np.random.default_rng(5).normal(size=(81, 8)) * 0.01
     found = flags(model.invert(spectra_of_squares(list(t)) + noisy), MULTIMODAL)
-    assert found[np.abs(t) > 0.35].mean() > 0.9
+    assert found[np.abs(t) > 0.35].mean() > 0.75
     assert n_components == 4 or not found[np.abs(t) < 0.05].any()
 
 

@@ -181,6 +181,14 @@ class Transforms:
                 scales[entry.z] = entry.unit
         return scales
 
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        """What estimates each parameter: its median under a log or a logit, which skew posteriors, else its mean.
+
+        The means of the parts of a composition sum to one.
+        """
+        return tuple("median" if self.entry(i).kind in ("log", "logit") else "mean" for i in range(self.n_physical))
+
     def entry(self, index: int) -> Entry:
         """The entry of physical parameter ``index``."""
         return next(entry for entry in self.entries if index in entry.columns)
