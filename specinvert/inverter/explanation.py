@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from ..cubes import Recalibration, Request, subsample
 from ..gllim.core import Array
-from ..gllim.mixtures import quantile
+from ..gllim.mixtures import cdf, quantile
 from ..model import Model
 from ..scores import Finding, broadcast_truth, noise_findings, read_truth
 from .inversion import Inversion
@@ -25,6 +25,8 @@ FEW_SPECTRA = 2_000
 STEP_LEVELS = tuple(np.round(np.arange(0.02, 0.99, 0.02), 2).tolist())
 """Quantiles between which the density of a part of a composition is constant."""
 
+_EVEN = 1.0
+"""Scales of a softplus above zero in which its density, steep in the last of them, is shown as their mean."""
 _FINE, _EACH = 241, 41
 _SEEN_WEIGHT, _LABELLED_WEIGHT = 1e-4, 1e-3
 
@@ -277,7 +279,15 @@ def _density(model: Model, posterior: xr.Dataset, index: int) -> tuple[Array, Ar
     density = (np.exp(-0.5 * scaled**2) / (np.sqrt(2.0 * np.pi) * deviations)) @ weights
     slope = np.exp(transforms.entry(index).log_jacobian(z[:, None]))
     there = slope > 0.0  # a sqrt has an atom where z is negative
-    return transforms.inverse_of(index, z)[there], density[there] / slope[there]
+    values, density = transforms.inverse_of(index, z)[there], density[there] / slope[there]
+    edge = _EVEN * float(transforms.softness[column])
+    even = values < edge
+    if edge > 0.0 and even.any():
+        below = cdf(
+            weights[None], means[None], deviations[None] ** 2, transforms.known_forward(index, np.array([edge]))
+        )
+        values[even], density[even] = np.linspace(0.0, edge, int(even.sum())), float(below[0]) / edge
+    return values, density
 
 
 def _steps(quantiles: Array) -> tuple[Array, Array]:

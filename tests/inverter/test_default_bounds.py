@@ -124,3 +124,13 @@ def test_scores_hold_truths_below_the_bound_and_in_the_units_of_the_parameter() 
     assert len(alone) == len(draws)
     expected = np.abs(draws - truth).mean() - 0.5 * np.abs(draws[:5000, None] - draws[None, 5000:9999]).mean()
     assert float(bounded().evaluate(one)["crps"][0]) == pytest.approx(expected, rel=0.05)
+
+
+def test_the_density_of_a_parameter_near_its_bound_holds_its_mass_without_a_spike() -> None:
+    from specinvert.inverter import explain, inversion_of
+
+    one = make_training(1, seed=4)["reflectance"].copy(data=spectra_of([0.02], [0.3]))
+    (water, _) = explain(inversion_of(bounded(), noise=0.2), one).marginals
+    assert water.values.min() == 0.0
+    assert np.trapezoid(water.density, water.values) == pytest.approx(1.0, abs=0.02)
+    assert water.density[0] < 3.0 * water.density[water.values > 0.1].max()
