@@ -55,6 +55,8 @@ class Summary:
         lines.append(f"settings: {self.chosen}")
         if self.tried:
             lines.append(f"  the best of {len(self.tried)} tried in {self.seconds:.0f} s; {self.ended}")
+        if self.bounds:
+            lines.append("bounds: " + ", ".join(f"{name} ({kind})" for name, kind in self.bounds.items()))
         return "\n".join([*lines, *(f"beware: {sentence}" for sentence in self.beware)])
 
     def _table(self) -> list[str]:

@@ -12,9 +12,14 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
+SEARCH = "looking for settings"
+"""The label of a search, whose iterations are trials and whose values are scores."""
+TRIALS = "{desc}: {n} tried{postfix} |{bar}|"
 EM = "{desc}: iteration {n} of {total}{postfix}, at most {remaining} left |{bar}|"
 FITS = "fit {n} of {total}: {desc}, about {remaining} left |{bar}|"
 BLOCKS = "{percentage:3.0f}% |{bar}| {desc}{postfix}"
+MOST_TRIALS = 60
+"""About as many as a search needs."""
 BAR_SECONDS, LINE_SECONDS = 0.1, 2.0
 """Least time between two reports, by bars and by lines."""
 UNASKED_SECONDS = 1.0
@@ -69,8 +74,12 @@ class ProgressBars:
         """What ``fit`` calls: the iterations of a run of EM, of at most ``max_iter``."""
 
         def progress(label: str, iteration: int, log_likelihood: float) -> None:
+            thread = threading.get_ident()
+            if label == SEARCH:
+                self._show(label, TRIALS, iteration + 1, MOST_TRIALS, label, f"best {log_likelihood:.3f}", thread)
+                return
             told = f"log-likelihood {log_likelihood:.6g}"
-            self._show(label, EM, iteration + 1, max_iter, f"EM, {label}", told, threading.get_ident())
+            self._show(label, EM, iteration + 1, max_iter, f"EM, {label}", told, thread)
 
         return progress
 

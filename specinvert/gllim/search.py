@@ -59,8 +59,8 @@ FIT_ITERATIONS = 50
 NARROW = 0.1
 """Nats that a width costs that is wrong by a factor e: of two equally sharp models the honest one is better."""
 
-SearchProgress = Callable[[str, int], None]
-"""Called after each trial with the best so far and the number of trials."""
+SearchProgress = Callable[[int, float], None]
+"""Called after each trial with the number of trials before it and the greatest score."""
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
@@ -307,7 +307,7 @@ class Search:
         return max(1, n // (SAMPLES_A_COLUMN * (self.rows.parameters.shape[1] + n_latent + 1)))
 
     def _climb(self, name: str, falling: bool = True) -> None:
-        """Along the ladder of a setting, up as far as it pays, else down; one step that does not is passed over."""
+        """Along the ladder of a setting, up as far as it pays, else down; a step of one fit that does not is passed."""
         assert self.best is not None
         begun = getattr(self.best.candidate, name)
         if name not in self.free or begun is None:
@@ -317,10 +317,10 @@ class Search:
         down = [value for value in reversed(LADDERS[name]) if value < begun]
         for steps, gain in ((up, GAIN), (down, 0.0)) if falling else ((up, GAIN),):
             gain = 0.0 if name == "shrinkage" else gain
-            missed = 0
+            missed, most = 0, 1 if len(self.best.candidate.starts) > 1 else 2
             for value in steps:
                 missed = 0 if self.consider(replace(self.best.candidate, **{name: value}), gain) else missed + 1
-                if missed == 2:
+                if missed == most:
                     break
             if getattr(self.best.candidate, name) != begun:
                 return
@@ -361,8 +361,7 @@ class Search:
         self.known[candidate] = trial
         self.trials.append(trial)
         if self.progress is not None:
-            best = trial if self.best is None or trial.score > self.best.score else self.best
-            self.progress(str(best.candidate), len(self.trials))
+            self.progress(len(self.trials) - 1, max(trial.score for trial in self.known.values()))
         return trial
 
     def _scores(self, candidate: Candidate) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from ..gllim.model import GLLiMParameters
 from ..gllim.posterior import Marginals
 from ..io import CheckpointFile
 from ..model import Model, Summary
+from ..progress import SEARCH
 from ..settings import AUTO, InverterSettings
 from .fit import FOUND, column_names, fit_members, fit_model, is_automatic, stacked, stored_settings, worthy
 
@@ -117,7 +119,7 @@ def find_settings(
     if asked.spectra_transform == AUTO:
         free.add("spectra_transform")
     start = candidate_of([settings], None)
-    tell = None if progress is None else lambda best, count: progress(f"settings, so far {best}", count - 1, np.nan)
+    tell = None if progress is None else partial(progress, SEARCH)
     rows = data.source.sample(SEARCHED_ROWS)
     return Search(rows, settings, free, start, len(data.values), asked.search_seconds, tell).run()
 
@@ -311,6 +313,3 @@ def _findings(summary: Summary) -> Iterator[str]:
         yield f"coverage of {summary.n_held_out} samples is uncertain by {error:.0f} %"
     if summary.ended.startswith("its time"):
         yield "the search for settings ended when its time was over: search_seconds gives it more"
-    if summary.bounds:
-        kinds = ", ".join(f"{name} ({kind})" for name, kind in summary.bounds.items())
-        yield f"results of {kinds} keep within bounds: transforms={{}} switches that off"
