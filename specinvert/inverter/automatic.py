@@ -90,10 +90,14 @@ def fit_automatic(
             members[:], weights = stacked(data, members, progress)
         else:
             members[:], weights = worthy(members, assessed.weights)
-    model = fit_model(data, members, stored_settings(asked), progress, keeper, weights)
+    model = fit_model(data, members, stored_settings(asked), progress, keeper, weights, assessed is not None)
     if assessed is None:
         return model
-    return replace(model, recalibration=assessed.recalibration, summary=assessed.summary)
+    summary = assessed.summary
+    if not model.converged and settings.tol > 0:
+        levelling = f"EM did not converge in max_iter={settings.max_iter} iterations at tol={settings.tol:g}"
+        summary = replace(summary, beware=(*summary.beware, levelling))
+    return replace(model, recalibration=assessed.recalibration, summary=summary)
 
 
 def find_settings(

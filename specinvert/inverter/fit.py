@@ -121,13 +121,16 @@ def fit_model(
     progress: FitProgress | None = None,
     keeper: CheckpointFile | None = None,
     weights: np.ndarray | None = None,
+    quiet: bool = False,
 ) -> Model:
     """Fit all members, then find how far out spectra like the training set lie.
 
-    ``weights`` (M,) are those of the members' posteriors, where they have some of their own.
+    ``weights`` (M,) are those of the members' posteriors, where they have some of their own. ``quiet`` is for fits whose
+    components and convergence are told otherwise.
     """
-    trained = fit_members(data, members, _of_member(progress, len(members)), keeper)
-    warn_unconverged(members[0], [one.fit for one in trained])
+    trained = fit_members(data, members, _of_member(progress, len(members)), keeper, quiet)
+    if not quiet:
+        warn_unconverged(members[0], [one.fit for one in trained])
     first, thetas = trained[0], tuple(_contiguous(member.fit.parameters) for member in trained)
     weights = weights if len(thetas) > 1 else None
     held_out = held_out_tails(data.source, members[0], thetas, first.moments, weights)
