@@ -43,7 +43,7 @@ SAMPLES_A_COLUMN = 4
 LADDERS: dict[str, tuple[Any, ...]] = {
     "n_components": (1, 2, 3, 5, 7, 10, 20, 35, 60, 100, 170, 300),
     "n_latent": (0, 1, 2, 3, 5, 8),
-    "shrinkage": (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3),
+    "shrinkage": (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.6),
 }
 SIGMAS = ("iso", "diag")
 STARTS = ("kmeans-joint", "kmeans", "kmeans-spectra")
@@ -74,9 +74,10 @@ class Candidate:
     shrinkage: float | None
     starts: tuple[str, ...]
     spectra_transform: str | None = None
+    tied_sigma: bool = False
 
     def __str__(self) -> str:
-        parts = [f"K = {self.n_components}", f"L_w = {self.n_latent}", f"{self.sigma} Sigma"]
+        parts = [f"K = {self.n_components}", f"L_w = {self.n_latent}", f"{'tied ' * self.tied_sigma}{self.sigma} Sigma"]
         if self.shrinkage is not None:
             parts[-1] += f" shrunk by {self.shrinkage:g}"
         if self.spectra_transform is not None:
@@ -215,34 +216,35 @@ class Search:
             before = self.best
             self._climb("n_latent")
             self._choose("sigma", SIGMAS)
+            self._choose("tied_sigma", (True,))
             self._choose("starts", [(start,) for start in self._starts])
             self._climb("n_components")
             if self.best is before:
                 break
         if affine is not None:
-            assert self.best is not None
-            self.rivals = [self.best, affine]
-            self._full(affine.candidate)
-            for other in self.rivals:
+            for tied in (True, False):
+                assert self.best is not None
+                self.rivals.append(self.best)
+                self._full(self.rivals[-1], tied)
+            for other in reversed(self.rivals):
                 if not self._better(self.best, other, GAIN):
                     self.best = other
         self.rivals = []
 
-    def _full(self, affine: Candidate) -> None:
-        """Mixtures of shrunk full covariances, where bands are few enough."""
-        assert self.best is not None
-        n_bands, before = self.rows.spectra.shape[1], self.best
-        found = before.candidate
-        if found.n_components == 1 or n_bands > MOST_FULL // 4 or "sigma" not in self.free:
+    def _full(self, than: Trial, tied: bool) -> None:
+        """Mixtures of shrunk full covariances, each its own or all the same one, where bands are few enough."""
+        found, n_bands = than.candidate, self.rows.spectra.shape[1]
+        wanted = {"sigma", "tied_sigma"} if tied else {"sigma"}
+        if n_bands > MOST_FULL // 4 or not wanted <= self.free or found.n_components == 1:
             return
-        shrinkage = max(affine.shrinkage or 0.0, 1e-3) if "shrinkage" in self.free else self.start.shrinkage
-        n_components = min(found.n_components, 5) if "n_components" in self.free else found.n_components
+        n_components = min(found.n_components, 5) if "n_components" in self.free and not tied else found.n_components
+        shrinkage = 0.1 if "shrinkage" in self.free else self.start.shrinkage
         self.best = None
-        self.consider(replace(found, n_components=n_components, n_latent=0, sigma="full", shrinkage=shrinkage))
-        if self._score() < before.score - 2 * NEAR:
-            return
-        self._climb("shrinkage")
-        if self._score() > before.score - NEAR:
+        changes: dict[str, Any] = {"sigma": "full", "tied_sigma": tied or self.start.tied_sigma, "shrinkage": shrinkage}
+        self.consider(replace(found, n_components=n_components, n_latent=0, **changes))
+        if self._score() > than.score - 2 * NEAR:
+            self._climb("shrinkage")
+        if self._score() > than.score - NEAR:
             self._climb("n_components")
 
     def _score(self) -> float:
@@ -447,6 +449,6 @@ def candidate_settings(candidate: Candidate, settings: Settings) -> list[Setting
 def member_setting(candidate: Candidate, settings: Settings, start: str, number: int) -> Settings:
     """Settings of a fit from the ``number``-th start of a kind."""
     seed = settings.random_state if number == 0 else number
-    names = ("n_components", "n_latent", "sigma", "shrinkage")
+    names = ("n_components", "n_latent", "sigma", "shrinkage", "tied_sigma")
     changes: dict[str, Any] = {name: getattr(candidate, name) for name in names}
     return replace(settings, init=start, random_state=seed, **changes)

@@ -118,6 +118,8 @@ def find_settings(
     free = {name for name in FOUND if getattr(asked, name) == AUTO}
     if asked.sigma == AUTO and asked.shrinkage is None:
         free.add("shrinkage")
+    if asked.sigma == AUTO and not asked.tied_sigma:
+        free.add("tied_sigma")
     if asked.n_ensemble == AUTO and settings.init == InverterSettings.init:
         free.add("starts")
     if asked.spectra_transform == AUTO:
@@ -287,7 +289,8 @@ def _summary(
 def candidate_of(members: Sequence[Settings], of_spectra: str | None) -> Candidate:
     """The settings of a fit, or of a committee's, as a search has them."""
     given: dict[str, Any] = {name: getattr(members[0], name) for name in FOUND}
-    return Candidate(**given, starts=tuple(str(own.init) for own in members), spectra_transform=of_spectra)
+    given |= {"starts": tuple(str(own.init) for own in members), "tied_sigma": members[0].tied_sigma}
+    return Candidate(**given, spectra_transform=of_spectra)
 
 
 def _row(trial: Trial) -> dict[str, Any]:

@@ -125,8 +125,8 @@ def fit_model(
 ) -> Model:
     """Fit all members, then find how far out spectra like the training set lie.
 
-    ``weights`` (M,) are those of the members' posteriors, where they have some of their own. ``quiet`` is for fits whose
-    components and convergence are told otherwise.
+    ``weights`` (M,) are those of the members' posteriors, where they have some of their own. ``quiet`` is for fits
+    whose components and convergence are told otherwise.
     """
     trained = fit_members(data, members, _of_member(progress, len(members)), keeper, quiet)
     if not quiet:
