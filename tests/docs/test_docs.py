@@ -19,7 +19,9 @@ import specinvert.figures
 import specinvert.physics
 import specinvert.scores
 from specinvert.io.reading import products as readers
-from specinvert.settings import SETTINGS
+from specinvert.settings import GLLiMSettings, InverterSettings, settings_of
+
+SETTINGS = settings_of(GLLiMSettings) | settings_of(InverterSettings)
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "specinvert"
