@@ -16,12 +16,23 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 from dask.base import normalize_token
+from numpy.typing import NDArray
 
 from ..flags import LEAST_SHARE, LEAST_TYPICAL
 from ..gllim import level_with_noise
 from ..gllim.core import one_blas_thread, over_rows
 from ..gllim.model import GLLiMParameters
-from ..gllim.posterior import BLOCK_ROWS, Estimate, ForwardTerms, Interval, Pixels, Rows, SideInformation, estimates
+from ..gllim.posterior import (
+    BLOCK_ROWS,
+    Estimate,
+    ForwardTerms,
+    Interval,
+    Pixels,
+    Rows,
+    SideInformation,
+    estimates,
+    outside_rows,
+)
 from ..gllim.transforms import UNCHANGED, SpectraTransform, Transforms
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less, refuse_negative
 from .labels import pixel_coordinates
@@ -31,6 +42,12 @@ from .recalibration import Recalibration
 
 PIECE_ROWS = 24 * BLOCK_ROWS
 """Spectra that a thread takes at a time from an array in memory."""
+
+
+MANY_BANDS, MARGIN = 0.1, 0.02
+"""Share of its bands that lie beyond those of held-out spectra, by so much of their range, where it is unlike them."""
+LEAST_HELD = 100
+"""Held-out spectra whose extremes tell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +164,19 @@ class BlockInverter:
         kinds, which = np.unique(np.where(np.isfinite(octaves), octaves, -np.inf), return_inverse=True)
         return np.array([self._level(np.asarray(2.0**kind)) for kind in kinds])[which]
 
+    def _outside(self, spectra: np.ndarray, added: np.ndarray | None) -> NDArray[np.bool_] | None:
+        """Whether (n,) many bands lie beyond the extremes of held-out spectra, three deviations of noise included."""
+        held = self.predictor.held_out
+        if held is None or len(held) < LEAST_HELD:
+            return None
+        low, high = self.predictor.spectra_transform.inverse(np.stack([held.min(axis=0), held.max(axis=0)]))
+        shared = 0.0 if self.conditions.variance is None else np.asarray(self.conditions.variance)
+        variance = np.diagonal(shared) if np.ndim(shared) == 2 else np.asarray(shared)
+        reach = MARGIN * (high - low) + 3.0 * np.sqrt(np.atleast_2d(variance if added is None else added))
+        outside = np.empty(len(spectra), dtype=bool)
+        outside_rows(spectra, low - reach, high + reach, MANY_BANDS, outside)
+        return outside
+
     def _level(self, noise: np.ndarray) -> float:
         """The level under a noise, a variance, variances or a covariance, found once a process."""
         key = noise.tobytes()
@@ -184,7 +214,8 @@ class BlockInverter:
         n = len(spectra)
         results = [array.reshape((n, *array.shape[block.ndim - 1 :])) for array in empty]
         log_tail = self._log_tail(given.added) if DOMAIN in self._needs else np.nan
-        pixels = Pixels(spectra, log_tail, known, self._interval(extras, n), self._truth(extras, n))
+        outside = self._outside(spectra, given.added) if DOMAIN in self._needs else None
+        pixels = Pixels(spectra, log_tail, known, self._interval(extras, n), self._truth(extras, n), outside)
         with one_blas_thread():
             for rows, part in self.estimates(spectra, given):
                 reading = Reading(part, self._trained, pixels.of(rows))

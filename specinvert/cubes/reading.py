@@ -489,7 +489,7 @@ class Reading:
         return flag
 
     def _out_of_domain(self) -> NDArray[np.bool_]:
-        overflow = self._moments[2]
+        overflow = self._moments[2] if self.pixels.outside is None else self._moments[2] | self.pixels.outside
         level = self.pixels.log_tail
         if np.isnan(level).any():
             return overflow

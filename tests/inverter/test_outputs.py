@@ -331,6 +331,21 @@ def test_spectra_of_another_material_are_out_of_domain(n_ensemble: int) -> None:
     assert not flags(large_model(1, n_ensemble).invert(others["lines"], noise=5.0), OUT_OF_DOMAIN).any()
 
 
+def test_spectra_with_many_bands_beyond_those_of_training_are_out_of_domain() -> None:
+    spectra = make_training(40, seed=9)["reflectance"]
+    held = large_model().model_.held_out
+    assert held is not None
+    high = held.max(axis=0) + 0.03 * np.ptp(held, axis=0)
+    for bands, odd in (([0], True), ([], False)):
+        changed = spectra.copy()
+        changed.values[:, bands] = high[bands]
+        changed.values[:, 5] = np.nan
+        found = flags(large_model().invert(changed), OUT_OF_DOMAIN)
+        assert found.all() if odd else found.mean() < 0.2
+    wide = large_model().invert(changed.where(False, other=high), noise=10.0, outputs=("flag",))
+    assert not flags(wide, OUT_OF_DOMAIN).any()
+
+
 def test_too_few_training_spectra_give_no_level_and_no_spectrum_is_called_out_of_domain() -> None:
     inverter = GLLiMInverter(n_components=2, n_latent=0, max_iter=2, tol=0.0, random_state=0).fit(make_training(60))
     assert np.isnan(inverter.model_.log_tail)

@@ -13,7 +13,7 @@ from .committee import (
 from .forward import BLOCK_ROWS, ForwardTerms, inverse_regression
 from .held_out import Marginals
 from .posterior import Interval, Pixels, Posterior, Rows, SideInformation, posterior_blocks
-from .rowwise import RowPosterior, residual_rows, rms_rows
+from .rowwise import RowPosterior, outside_rows, residual_rows, rms_rows
 
 __all__ = [
     "BLOCK_ROWS",
@@ -33,6 +33,7 @@ __all__ = [
     "log_parameter_density",
     "log_tail",
     "member_shares",
+    "outside_rows",
     "posterior_blocks",
     "residual_rows",
     "rms_rows",

@@ -177,7 +177,7 @@ class Pixels:
     spectra : (n, D), NaN where missing. log_tail : log of the tail probability
         below which spectra are unlike those of training, under the noise of all or of each (n,).
     known : (n, L_t) physical parameters, NaN where unknown, or None. interval : of a parameter known by one, or None.
-    truth : (n, L_t) to compare with, or None.
+    truth : (n, L_t) to compare with, or None. outside : (n,), whether many bands lie beyond those of training, or None.
     """
 
     spectra: Array
@@ -185,6 +185,7 @@ class Pixels:
     known: Array | None = None
     interval: Interval | None = None
     truth: Array | None = None
+    outside: NDArray[np.bool_] | None = None
 
     def of(self, rows: Rows) -> Pixels:
         """Of some rows."""
@@ -194,6 +195,7 @@ class Pixels:
             None if self.known is None else self.known[rows],
             None if self.interval is None else self.interval.of(rows),
             None if self.truth is None else self.truth[rows],
+            None if self.outside is None else self.outside[rows],
         )
 
 

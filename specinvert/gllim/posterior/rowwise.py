@@ -217,6 +217,22 @@ def residual_rows(spectra: Array, fitted: Array) -> None:
             fitted[n, d] = value - fitted[n, d] if np.isfinite(value) else np.nan
 
 
+@summing
+def outside_rows(spectra: Array, low: Array, high: Array, share: float, outside: NDArray[np.bool_]) -> None:
+    """Whether (n,) more than a ``share`` of the bands that are there of (n, D) lie beyond ``low`` or ``high``.
+
+    These are (1, D) or (n, D).
+    """
+    last = len(low) - 1
+    for n in range(spectra.shape[0]):
+        own, there, beyond = min(n, last), 0, 0
+        for d in range(spectra.shape[1]):
+            value = spectra[n, d]
+            there += value == value
+            beyond += (value < low[own, d]) | (value > high[own, d])
+        outside[n] = beyond > share * there
+
+
 @compiled
 def rms_rows(residual: Array, rms: Array) -> None:
     """Fill ``rms`` (n,) with the root mean square of the bands (n, D) that are not NaN."""
