@@ -229,8 +229,8 @@ BAD = {
         ["8 of 8 bands", "450.00 nm (nearest 455.00)", "tolerance"],
     ),
     "invert: outputs": (
-        ["invert", "model.nc", "scene.nc", "-o", "new.nc", "--outputs", "mean,median"],
-        ["'median'", "'mean', 'std'"],
+        ["invert", "model.nc", "scene.nc", "-o", "new.nc", "--outputs", "mean,middle"],
+        ["'middle'", "'estimate', 'mean', 'median', 'std'"],
     ),
     "invert: suffix": (["invert", "model.nc", "scene.nc", "-o", "new.jpg"], ["new.jpg", ".jpg", ".tif"]),
     "invert: covariances to GeoTIFF": (

@@ -318,8 +318,8 @@ CUBES: dict[str, tuple[Callable[[], Any], dict[str, Any], list[str]]] = {
     ),
     "a tolerance of text": (make_cube, {"tolerance": "1 nm"}, ["tolerance='1 nm'", "number of nanometres"]),
     "a negative tolerance": (make_cube, {"tolerance": -1.0}, ["tolerance=-1.0", "0 or more"]),
-    "an unknown output": (make_cube, {"outputs": ("mean", "median")}, ["'median'", "'mean', 'std'"]),
-    "no output": (make_cube, {"outputs": ()}, ["no outputs", "'mean', 'std'"]),
+    "an unknown output": (make_cube, {"outputs": ("mean", "middle")}, ["'middle'", "'median', 'std'"]),
+    "no output": (make_cube, {"outputs": ()}, ["no outputs", "'median', 'std'"]),
     "latents of a model without": (make_cube, {"outputs": ("latent",)}, ["'latent'", "n_latent >= 1"]),
 }
 

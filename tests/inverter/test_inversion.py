@@ -196,12 +196,12 @@ def test_maps_have_the_float_type_of_the_cube(dtype: str, chunks: Any) -> None:
 def test_attributes_are_set_anew_on_every_output() -> None:
     cube = make_cube().assign_attrs(_FillValue=-9999.0, ancillary_variables="noise", valid_range=[0.0, 1.0])
     maps = fitted(1).invert(cube, outputs=EVERY)
-    assert maps["water"].attrs == {**TRUTH_ATTRS["water"], "ancillary_variables": "water_std quality_flag"}
+    assert maps["water"].attrs == {**TRUTH_ATTRS["water"], "ancillary_variables": "water_std quality_flag", "estimate": "mean"}
     assert maps["water_std"].attrs == {"long_name": "standard deviation of leaf water", "units": "g m-2"}
     assert maps["dust"].attrs["long_name"] == "dust"
-    meanings = "nodata partial_bands out_of_domain below_training_range above_training_range multimodal"
+    meanings = "nodata partial_bands out_of_domain below_training_range above_training_range multimodal prior_answers"
     assert maps["quality_flag"].attrs["flag_meanings"] == meanings
-    assert list(maps["quality_flag"].attrs["flag_masks"]) == [1, 2, 4, 8, 16, 32]
+    assert list(maps["quality_flag"].attrs["flag_masks"]) == [1, 2, 4, 8, 16, 32, 64]
     for name, array in maps.data_vars.items():
         assert "long_name" in array.attrs, name
         assert not {"sensor", "_FillValue", "wavelength_units", "valid_range", "wavelength"} & set(array.attrs), name
