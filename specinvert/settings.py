@@ -291,7 +291,7 @@ class InverterSettings(FitSettings):
     n_components: int | str = or_auto(  # type: ignore[assignment]
         "n_components", '``"auto"`` finds it, and whatever else is ``"auto"``, by the density of held-out parameters.'
     )
-    n_latent: int | str = or_auto("n_latent", '``"auto"`` tries up to ``max_latent``.')
+    n_latent: int | str = or_auto("n_latent", '``"auto"`` tries more as long as that pays.')
     _: KW_ONLY
     sigma: str = or_auto("sigma", '``"auto"`` tries iso, diag and a shrunk full one; iso where K and L_w are given.')
     shrinkage: float | str | None = or_auto(  # type: ignore[assignment]

@@ -42,7 +42,7 @@ SAMPLES_A_COLUMN = 4
 """Samples of the mean component, at least, for each column of its affine map."""
 LADDERS: dict[str, tuple[Any, ...]] = {
     "n_components": (1, 2, 3, 5, 7, 10, 20, 35, 60, 100, 170, 300),
-    "n_latent": (0, 1, 2, 3, 5, 8),
+    "n_latent": (0, 1, 2, 3, 5, 8, 12, 16, 20),
     "shrinkage": (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.6),
 }
 SIGMAS = ("iso", "diag")
