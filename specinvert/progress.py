@@ -42,7 +42,7 @@ class ProgressBars:
     >>> from specinvert import GLLiMInverter
     >>> from specinvert.physics.mixing import simulate_mixtures
     >>> training = simulate_mixtures(300, noise=0.01)
-    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0)
+    >>> inverter = GLLiMInverter(3, n_latent=0, tol=0.1, random_state=0)
     >>> with ProgressBars() as bars:
     ...     inverter.fit(training, parameters=["grain_size"], progress=bars.training(inverter.max_iter))
     <GLLiMInverter n_components=3, n_latent=0, sigma='iso', tied_sigma=False: 121 bands -> grain_size>

@@ -120,7 +120,7 @@ def plot_convergence(inverter: GLLiMInverter) -> Figure:
     >>> from specinvert import GLLiMInverter
     >>> from specinvert.physics.mixing import simulate_mixtures
     >>> training = simulate_mixtures(300, noise=0.01)
-    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> inverter = GLLiMInverter(3, n_latent=0, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
     >>> plot_convergence(inverter).axes[0].get_xlabel()
     'iteration'
     """
@@ -227,7 +227,7 @@ def plot_spectrum(
     >>> from specinvert import GLLiMInverter
     >>> from specinvert.physics.mixing import simulate_mixtures
     >>> training = simulate_mixtures(300, noise=0.01)
-    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> inverter = GLLiMInverter(3, n_latent=0, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
     >>> figure = plot_spectrum(inverter, training["reflectance"][:1], noise=0.005)
     >>> len(figure.axes)
     4

@@ -358,7 +358,7 @@ def load_inverter(path: str | PathLike[str]) -> GLLiMInverter:
     --------
     >>> from specinvert.physics.mixing import simulate_mixtures
     >>> training = simulate_mixtures(300, noise=0.01)
-    >>> inverter = GLLiMInverter(3, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> inverter = GLLiMInverter(3, n_latent=0, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
     >>> inverter.to_netcdf("model.nc")
     >>> load_inverter("model.nc")
     <GLLiMInverter n_components=3, n_latent=0, sigma='iso', tied_sigma=False: 121 bands -> grain_size>

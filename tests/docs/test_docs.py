@@ -35,7 +35,10 @@ NEEDED = {"prosail_model": "prosail"}
 SHARED = {
     "specinvert.physics.geometry": ["refuse"],
     "specinvert.physics.mixing": ["with_ranges"],
-    "specinvert.gllim": ["LEAST_HELD_OUT", "held_out_rows", "held_out_tails", "level_with_noise"],
+    "specinvert.gllim": [
+        *("LEAST_HELD_OUT", "held_out_rows", "held_out_tails", "level_with_noise"),
+        *("SMALL", "Candidate", "Found", "Search", "Trial", "candidate_settings", "splits"),
+    ],
     "specinvert.scores": [
         *("AXES", "CAVEAT", "DEFAULT_METHODS", "Finding", "KNOWN", "best_of", "broadcast_truth", "edges_of"),
         *("MEASURED", "grouped_errors", "in_decades", "of_samples", "weighted_calibration"),
