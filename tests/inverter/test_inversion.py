@@ -196,7 +196,8 @@ def test_maps_have_the_float_type_of_the_cube(dtype: str, chunks: Any) -> None:
 def test_attributes_are_set_anew_on_every_output() -> None:
     cube = make_cube().assign_attrs(_FillValue=-9999.0, ancillary_variables="noise", valid_range=[0.0, 1.0])
     maps = fitted(1).invert(cube, outputs=EVERY)
-    assert maps["water"].attrs == {**TRUTH_ATTRS["water"], "ancillary_variables": "water_std quality_flag", "estimate": "mean"}
+    beside = {"ancillary_variables": "water_std quality_flag", "estimate": "mean"}
+    assert maps["water"].attrs == {**TRUTH_ATTRS["water"], **beside}
     assert maps["water_std"].attrs == {"long_name": "standard deviation of leaf water", "units": "g m-2"}
     assert maps["dust"].attrs["long_name"] == "dust"
     meanings = "nodata partial_bands out_of_domain below_training_range above_training_range multimodal prior_answers"
