@@ -48,7 +48,7 @@ def test_geotiff_maps_come_back_with_names_units_flags_and_place(tmp_path):
     for name in maps.data_vars:
         np.testing.assert_array_equal(found[name], maps[name])
     assert found["water"].attrs["units"] == "g m-2"
-    np.testing.assert_array_equal(found["quality_flag"].attrs["flag_masks"], [1, 2, 4, 8, 16, 32])
+    np.testing.assert_array_equal(found["quality_flag"].attrs["flag_masks"], [1, 2, 4, 8, 16, 32, 64])
     assert found.rio.crs.to_epsg() == 32633
     np.testing.assert_allclose(found["y"], maps["y"])
     page = page_of(tmp_path / "maps.tif", make_cube(), fitted())
