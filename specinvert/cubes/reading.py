@@ -115,6 +115,7 @@ class Reading:
         self.known = np.empty((len(pixels.spectra), 0)) if pixels.known is None else pixels.known
         self.n_transformed = self.terms[0].theta.n_parameters
         self.unknown = [i for i in range(self.n_transformed) if i not in estimate.known]
+        self.bends = self.transforms.bends(self.unknown)
         self.interval = self._in_model_units(pixels.interval)
         self._kept: dict[Any, Any] = {}
 
@@ -347,22 +348,21 @@ class Reading:
     @cached_property
     def highest_mode(self) -> Array:
         """(n, L_t)."""
-        highest = highest_mode(self.mixture)[0] if self.unknown else np.empty((len(self.spectra), 0))
+        highest = highest_mode(self.mixture, self.bends)[0] if self.unknown else np.empty((len(self.spectra), 0))
         return self._physical(highest[:, None])[:, 0]
 
     @cached_property
     def modes(self) -> tuple[Array, Array]:
         """Parameters at the modes (n, M, L_t), and the mass of each (n, M), by falling mass, NaN after the last."""
         n = len(self.spectra)
-        points, mass = list_modes(self.mixture)[:2] if self.unknown else (np.empty((n, 1, 0)), np.ones((n, 1)))
-        places = self._physical(points)
-        places[np.isnan(mass)] = np.nan
-        return places, mass
+        found = list_modes(self.mixture, self.bends) if self.unknown else (np.empty((n, 1, 0)), np.ones((n, 1)))
+        points, mass = found[:2]
+        return np.where(np.isnan(mass)[:, :, None], np.nan, self._physical(points)), mass
 
     @cached_property
     def n_modes(self) -> NDArray[np.int64]:
         """(n,) of those that hold a tenth of the posterior."""
-        return count_modes(self.mixture)
+        return count_modes(self.mixture, self.bends)
 
     def draws(self, count: int) -> Array:
         """(n, count, L_t); those of a spectrum depend on its values and the posterior alone."""

@@ -1,5 +1,6 @@
 """Gaussian mixtures as such, row by row: quantiles, modes, truncation, merging, entropy, draws. Knows no theta."""
 
+from .bends import BENT, Bends
 from .entropy_and_draws import crps, draws, entropy, marginal_entropy
 from .mixture import ONE_ALONE, PLAIN, Mixture, joined, merged, separated, two_solutions, two_solutions_room
 from .modes import FAINT, count_modes, highest_mode, list_modes
@@ -7,9 +8,11 @@ from .quantiles import Normals, cdf, highest_density, normal_score, quantile, sc
 from .truncation import Truncated, truncated, truncated_quantile, written_out
 
 __all__ = [
+    "BENT",
     "FAINT",
     "ONE_ALONE",
     "PLAIN",
+    "Bends",
     "Mixture",
     "Normals",
     "Truncated",

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.stats import skew
 
 from ..core import Array
+from ..mixtures import BENT, Bends
 from .specification import Entry, entries_of, entry_from_attrs
 
 Counts = NDArray[np.intp]
@@ -189,6 +190,15 @@ class Transforms:
         """
         return tuple("median" if self.entry(i).kind in ("log", "logit") else "mean" for i in range(self.n_physical))
 
+    def bends(self, columns: Sequence[int]) -> Bends:
+        """What modes over some columns of z need to be those of t; a composition's are all or none among them."""
+        kinds, units = np.zeros(self.n_transformed, dtype=np.int64), np.ones(self.n_transformed)
+        for entry in self.entries:
+            kinds[entry.start] = BENT.index(entry.kind)
+            units[entry.start] = entry.size if entry.kind == "ilr" else entry.unit
+        at = np.array([] if self.is_identity else columns, dtype=np.intp)
+        return Bends(kinds[at], units[at])
+
     def entry(self, index: int) -> Entry:
         """The entry of physical parameter ``index``."""
         return next(entry for entry in self.entries if index in entry.columns)
@@ -298,7 +308,7 @@ class Transforms:
     def inverse(self, z: Array) -> Array:
         """Physical values (n, L_t) of z (n, L_z), within the closed bounds; NaN where float64 cannot hold them.
 
-        The inverse of a mode of z is not the mode of t: see :meth:`log_jacobian`.
+        The inverse of a mode of z is not the mode of t: see :meth:`bends`.
         """
         z = np.asarray(z, dtype=np.float64)
         values = np.empty((len(z), self.n_physical))
