@@ -16,7 +16,7 @@ from specinvert.gllim.em.maximization import Fixed, Rules
 from specinvert.gllim.em.statistics import ConditionalTerms, expectation
 from specinvert.gllim.em.variants import latent_cycle, regression_cycle
 from specinvert.gllim.model.parameters import aic, bic, icl, n_free_parameters
-from specinvert.settings import SETTINGS
+from specinvert.settings import GLLiMSettings, settings_of
 from strategies import (
     BARE,
     SEEDS,
@@ -203,7 +203,7 @@ def test_variants_refuse_constraints_that_join_latents_and_regression(algorithm:
 def test_an_unknown_algorithm_is_an_error_that_lists_them() -> None:
     with pytest.raises(ValueError, match="algorithm='em' is not one of 'general', 'marginal', 'ecm', 'aecm'"):
         fit_estimator(make_data(0), algorithm="em")
-    assert ("general", *VARIANTS) == SETTINGS["algorithm"].accepted.names
+    assert ("general", *VARIANTS) == settings_of(GLLiMSettings)["algorithm"].accepted.names
 
 
 @pytest.mark.parametrize("n_latent", [0, 1, 2, 4])
