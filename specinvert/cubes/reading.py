@@ -18,7 +18,6 @@ from ..gllim.mixtures import (
     Truncated,
     cdf,
     count_modes,
-    crps,
     draws,
     entropy,
     highest_density,
@@ -50,6 +49,7 @@ from ..gllim.transforms import (
     SpectraTransform,
     Transforms,
     physical_components,
+    physical_crps,
     physical_mean_and_std,
     physical_moments,
     physical_quantiles,
@@ -57,9 +57,6 @@ from ..gllim.transforms import (
 from .recalibration import Recalibration
 
 Kept = TypeVar("Kept")
-
-LEVELS = tuple(0.5 * part for part in np.polynomial.legendre.leggauss(40) + np.array([[1.0], [0.0]]))
-"""Nodes and weights of Gauss's rule for levels of quantiles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,20 +322,13 @@ class Reading:
         return values
 
     def crps(self, i: int) -> Array:
-        """Continuous ranked probability score (n,), under a transform the pinball loss averaged over ``LEVELS``.
-
-        NaN with an interval, of known parameters and parts of compositions.
-        """
+        """Continuous ranked probability score (n,); NaN with an interval, of known parameters and parts of compositions."""
         assert self.truth is not None
-        entry, truth = self.transforms.entry(i), self.truth[:, i]
+        entry = self.transforms.entry(i)
         if self.interval is not None or len(entry.columns) > 1 or i in self._known_parameters:
             return np.full(len(self.spectra), np.nan)
         marginal = self.mixture.marginal(self.unknown.index(entry.start))
-        if entry.kind == "identity":
-            return crps(*marginal, truth)
-        levels, shares = LEVELS
-        gap = self.transforms.inverse_of(i, np.asarray(quantile(*marginal, levels.tolist()))) - truth[:, None]
-        return np.asarray(2.0 * (gap * ((gap > 0.0) - levels)) @ shares)
+        return physical_crps(entry, marginal, self.truth[:, i])
 
     @cached_property
     def entropy(self) -> Array:

@@ -1,7 +1,14 @@
 """Transforms of bounded and skewed parameters, what is expected under them, and transforms of spectra."""
 
 from .expectations import softplus_moments
-from .physical import Before, physical_components, physical_mean_and_std, physical_moments, physical_quantiles
+from .physical import (
+    Before,
+    physical_components,
+    physical_crps,
+    physical_mean_and_std,
+    physical_moments,
+    physical_quantiles,
+)
 from .specification import UNCHANGED, SpectraTransform
 from .transforms import Transforms
 
@@ -11,6 +18,7 @@ __all__ = [
     "SpectraTransform",
     "Transforms",
     "physical_components",
+    "physical_crps",
     "physical_mean_and_std",
     "physical_moments",
     "physical_quantiles",

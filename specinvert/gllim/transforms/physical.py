@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..core import Array
-from ..mixtures import PLAIN, Mixture, marginal_entropy
+from ..mixtures import PLAIN, Mixture, crps, marginal_entropy, quantile
 from . import expectations
 from .specification import Entry, helmert
 from .transforms import Transforms
@@ -40,6 +40,13 @@ SCALE_REACH, SCALE_STEPS = 8.0, 257
 
 Quantiles = Callable[[Array, Array, Array, Array], Array]
 """Quantiles (n, m) of one-dimensional mixtures: of weights, means and variances (n, A) at levels (m,)."""
+
+LEVELS = tuple(0.5 * part for part in np.polynomial.legendre.leggauss(20) + np.array([[1.0], [0.0]]))
+"""Nodes and weights of Gauss's rule for levels of quantiles."""
+LEAST_SCORED = 1e-5
+"""Weights below this do not count in scores."""
+FAR_SCALES, FAR_DEVIATIONS = 6.0, 4.0
+"""Scales of a softplus, and standard deviations more, above zero from where z is scored as the parameter itself."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,25 @@ def physical_components(transforms: Transforms, mixture: Mixture, index: int) ->
     slope = parts[at, :, :, None] * (basis[at] - np.einsum("pna,pz->naz", parts, basis))
     spread = np.einsum("nay,nayz,naz->na", slope, mixture.covariances[:, :, entry.z, entry.z], slope)
     return mixture.weights, parts[at], np.maximum(spread, np.finfo(float).tiny)
+
+
+def physical_crps(entry: Entry, marginal: tuple[Array, Array, Array], truth: Array) -> Array:
+    """Continuous ranked probability score (n,) of a parameter's ``truth`` (n,), of the mixture (n, A) of its z.
+
+    Under a transform that bends where the posterior is, the pinball loss averaged over ``LEVELS``.
+    """
+    weights, means, variances = marginal
+    weights = np.where(weights > LEAST_SCORED, weights, 0.0)
+    scored, plain = np.empty(len(weights)), np.full(len(weights), entry.kind == "identity")
+    if entry.kind == "softplus":
+        lowest = np.where(weights > 0.0, means - FAR_DEVIATIONS * np.sqrt(variances), np.inf).min(axis=1)
+        plain = lowest > FAR_SCALES * entry.unit
+    scored[plain] = crps(weights[plain], means[plain], variances[plain], truth[plain])
+    bent, (levels, shares) = ~plain, LEVELS
+    quantiles = np.asarray(quantile(weights[bent], means[bent], variances[bent], levels.tolist()))
+    gap = entry.inverse(quantiles.reshape(-1, 1)).reshape(quantiles.shape) - truth[bent, None]
+    scored[bent] = 2.0 * (gap * ((gap > 0.0) - levels)) @ shares
+    return scored
 
 
 def _summaries(transforms: Transforms, mixture: Mixture, crossed: bool) -> tuple[Array, Array, Array]:
