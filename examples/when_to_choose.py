@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -145,6 +146,20 @@ def run(data: xr.Dataset, methods: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["method", "parameter", "nrmse", "inside", "interval_score", "seconds"])
 
 
+def draw(tables: dict[str, pd.DataFrame], path: Path) -> None:
+    """Mean error and mean interval score of each method, over the parameters of each set, less being better."""
+    figure, axes = plt.subplots(2, 1, figsize=(7.5, 5.0), sharex=True, layout="constrained")
+    for axis, score, title in zip(axes, ("nrmse", "interval_score"), ("NRMSE", "interval score / std"), strict=True):
+        for place, (name, table) in enumerate(tables.items()):
+            means = table.groupby("method", sort=False)[score].mean()
+            shift = (place - 0.5 * (len(tables) - 1)) * 0.8 / len(tables)
+            axis.bar(np.arange(len(means)) + shift, means, 0.8 / len(tables), label=name)
+            axis.set_xticks(np.arange(len(means)), means.index)
+        axis.set_ylabel(title)
+    axes[0].legend(frameon=False, ncols=len(tables))
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     """Run the sets that are given, print and write their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -159,12 +174,15 @@ def main() -> None:
         sets["leaves"] = leaves(given.leaves)
     if given.soils:
         sets["soils"] = soils(given.soils)
+    tables: dict[str, pd.DataFrame] = {}
     for name, data in sets.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             table = run(data, tuple(given.methods.split(",")))
+        tables[name] = table
         table.to_csv(given.output / f"{name.replace(' ', '_')}.csv", index=False)
         print(f"\n{name}: {dict(data.sizes)}\n{table.round(3).to_string(index=False)}", flush=True)
+    draw(tables, given.output / "when_to_choose.png")
 
 
 if __name__ == "__main__":

@@ -322,7 +322,7 @@ class Reading:
         return values
 
     def crps(self, i: int) -> Array:
-        """Continuous ranked probability score (n,); NaN with an interval, of known parameters and parts of compositions."""
+        """Continuous ranked probability score (n,); NaN with an interval, of known parameters and parts of wholes."""
         assert self.truth is not None
         entry = self.transforms.entry(i)
         if self.interval is not None or len(entry.columns) > 1 or i in self._known_parameters:

@@ -167,7 +167,7 @@ def assert_same_to_rounding(maps: xr.Dataset, expected: xr.Dataset) -> None:
     ends = [f"{name}_hdi90_{end}" for name in PARAMETERS for end in ("lower", "upper")]
     assert_close(maps.drop_vars(ends), expected.drop_vars(ends), rtol=1e-7)
     for lower, upper in zip(ends[::2], ends[1::2], strict=True):
-        np.testing.assert_allclose(maps[upper] - maps[lower], expected[upper] - expected[lower], rtol=2e-3)
+        np.testing.assert_allclose(maps[upper] - maps[lower], expected[upper] - expected[lower], rtol=5e-3)
 
 
 @pytest.mark.parametrize("weights", ["equal", "evidence", "stacked"])
