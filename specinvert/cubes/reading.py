@@ -174,20 +174,22 @@ class Reading:
         if self.transforms.is_identity:
             mean, spread = self.estimate.moments(crossed, len(self.unknown))
             return *self._with_known(mean, spread), nowhere
-        if self.transforms.keeps_units and self.interval is None and not crossed:
-            bounded = self.estimate.bounded_moments(self.transforms.softness[self.unknown])
-            if bounded is not None:
-                return *self._with_known(*bounded), nowhere
+        if not crossed and self._bounded is not None:
+            return *self._with_known(*self._bounded[0]), nowhere
         summarise = physical_moments if crossed else physical_mean_and_std
         parts = [summarise(self.transforms, part) for part in self._physical_parts()]
         mean, spread, overflow = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
         spread = spread if crossed else spread**2
         for i in self._known_parameters:
             mean[:, i] = self.known[:, i]
-            spread[:, i] = 0.0
-            if crossed:
-                spread[:, :, i] = 0.0
+            spread[:, i] = spread[..., i] = 0.0
         return mean, spread, np.asarray(overflow, dtype=bool)
+
+    @cached_property
+    def _bounded(self) -> tuple[tuple[Array, Array], tuple[Array, Array]] | None:
+        """Mean and variances (n, unknown), and those in the units of the model; None where one pass has not both."""
+        there = self.transforms.keeps_units and self.interval is None
+        return self.estimate.bounded_moments(self.transforms.softness[self.unknown]) if there else None
 
     @cached_property
     def _known_parameters(self) -> list[int]:
@@ -202,10 +204,8 @@ class Reading:
         full_mean, full_spread = np.empty((n, size)), np.zeros((n, size) if spread.ndim == 2 else (n, size, size))
         full_mean[:, self.unknown] = mean
         full_mean[:, self.estimate.known] = self.known[:, self.estimate.known]
-        if spread.ndim == 2:
-            full_spread[:, self.unknown] = spread
-        else:
-            full_spread[:, np.array(self.unknown, dtype=np.intp)[:, None], self.unknown] = spread
+        at: Any = np.ix_(np.arange(n), *[np.array(self.unknown, dtype=np.intp)] * (spread.ndim - 1))
+        full_spread[at] = spread
         return full_mean, full_spread
 
     @cached_property
@@ -230,8 +230,7 @@ class Reading:
         if self.interval is None:
             yield self._whole_mixture
         else:
-            interval = self.interval
-            yield from written_out(self._whole_mixture, interval.index, interval.low, interval.high)
+            yield from written_out(self._whole_mixture, self.interval.index, self.interval.low, self.interval.high)
 
     @property
     def mean(self) -> Array:
@@ -421,6 +420,8 @@ class Reading:
         """Nats (n, L_z - known) that a spectrum tells of each parameter of the model at least, by its variance."""
         if self.transforms.is_identity and not self.estimate.known:
             variance = self.std**2
+        elif not self.trained.covariance and self._bounded is not None:
+            variance = self._bounded[1][1]
         else:
             variance = self.estimate.moments(False, len(self.unknown))[1]
         with np.errstate(divide="ignore"):

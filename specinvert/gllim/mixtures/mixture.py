@@ -25,6 +25,8 @@ ONE_ALONE = 1.0 - LEAST_MASS
 """Weight of one component above which the others are no solution."""
 SHARES = np.linspace(LEAST_MASS / (1.0 - 2.0 * TAIL), 1.0 - LEAST_MASS / (1.0 - 2.0 * TAIL), 41)
 """Values of P that are tried."""
+STRIDE = 5
+"""Every so many of them are tried first: between two, a gap that no P has by these is looked for no further."""
 CELLS = 48
 """Steps over which the distribution function is interpolated."""
 FAR, FAR_MASS = (2.0, 3.0), 0.08
@@ -32,7 +34,9 @@ FAR, FAR_MASS = (2.0, 3.0), 0.08
 much mass lie where there are two solutions: looked at first."""
 NORMAL_STEPS, NORMAL_REACH = 128, 5.0
 NORMAL = ndtr(np.linspace(-NORMAL_REACH, NORMAL_REACH, int(2 * NORMAL_REACH * NORMAL_STEPS) + 2))
-"""The normal distribution function, right to 2e-6 between its values."""
+NORMAL[0], NORMAL[-2:] = 0.0, 1.0
+LAST = float(len(NORMAL) - 2)
+"""The normal distribution function, right to 2e-6 between its values, and the last from which there is a next."""
 PLAIN = np.array([0.0, 1.0, 0.0, 1.0])
 """A scale that leaves all values as they are: first value, step, and what stands at each step from there."""
 
@@ -124,23 +128,27 @@ def separated(weights: Array, means: Array, variances: Array, scale: Array = PLA
 
 @compiled
 def _separated_rows(mixtures: Components, scale: Array, found: NDArray[np.bool_]) -> None:
-    room, work = np.empty((3, mixtures.weights.shape[1])), two_solutions_room()
+    n_components = mixtures.weights.shape[1]
+    room, work = np.empty((3, n_components)), two_solutions_room(n_components)
     for n in range(len(found)):
         found[n] = two_solutions(gather_row(mixtures, n, room), scale, work)
 
 
 @inlined
-def _below(x: float, row: Normals) -> float:
-    """Share of the weight below x."""
+def _normal(at: float) -> float:
+    """The normal distribution function at a value in steps from the first of the table."""
+    at = min(max(at, 0.0), LAST)
+    i = np.uintp(int(at))
+    return NORMAL[i] + (at - int(at)) * (NORMAL[i + np.uintp(1)] - NORMAL[i])
+
+
+@inlined
+def _below(x: float, row: Normals, steps: Array) -> float:
+    """The weight below x; ``steps`` (A,) are those of the table in a unit of x."""
     total = 0.0
     for a in range(len(row.weights)):
-        at = ((x - row.means[a]) / row.deviations[a] + NORMAL_REACH) * NORMAL_STEPS
-        if at >= len(NORMAL) - 2:
-            total += row.weights[a]
-        elif at > 0.0:
-            i = int(at)
-            total += row.weights[a] * (NORMAL[i] + (at - i) * (NORMAL[i + 1] - NORMAL[i]))
-    return total / row.total
+        total += row.weights[a] * _normal((x - row.means[a]) * steps[a] + NORMAL_REACH * NORMAL_STEPS)
+    return total
 
 
 @inlined
@@ -161,10 +169,28 @@ def _where(level: float, start: int, work: Array) -> tuple[float, int]:
     return work[1, i] + part * (work[1, i + 1] - work[1, i]), i
 
 
+@inlined
+def _sides(
+    p: float, cells: tuple[int, int, int, int], work: Array
+) -> tuple[tuple[float, float, float, float], tuple[int, int, int, int]]:
+    """Ends of the intervals below and above Q(p), and their cells, those of a lesser p or further up."""
+    start, i = _where(TAIL * p, cells[0], work)
+    end, j = _where((1.0 - TAIL) * p, cells[1], work)
+    restart, k = _where(p + TAIL * (1.0 - p), cells[2], work)
+    finish, m = _where(1.0 - TAIL * (1.0 - p), cells[3], work)
+    return (start, end, restart, finish), (i, j, k, m)
+
+
+@inlined
+def _apart(sides: tuple[float, float, float, float], beyond: tuple[float, float, float, float]) -> bool:
+    """Whether intervals may be apart by more than the longer one, for P between those of two :func:`_sides`."""
+    return beyond[2] - sides[1] > max(sides[1] - beyond[0], sides[3] - beyond[2])
+
+
 @compiled
-def two_solutions_room() -> Array:
+def two_solutions_room(n_components: int) -> Array:
     """Room for :func:`two_solutions` to work in."""
-    return np.empty((2, CELLS + 1))
+    return np.empty((3, max(CELLS + 1, n_components)))
 
 
 @compiled
@@ -185,34 +211,41 @@ def two_solutions(row: Normals, scale: Array, work: Array) -> bool:
             far += row.weights[a]
     if far < FAR_MASS * row.total:
         return False
-    widest = 0.0
+    widest, steps = 0.0, work[2]
     for a in range(count):
         widest = max(widest, row.deviations[a])
-    ends = low - 3.0 * widest, high + 3.0 * widest
-    first, last = ends
-    for side in range(2):
-        level, below, above = (1.0 - TAIL * SHARES[0] if side else TAIL * SHARES[0]), ends[0], ends[1]
-        for _ in range(8):
-            middle = 0.5 * (below + above)
-            if _below(middle, row) < level:
-                below = middle
-            else:
-                above = middle
-        if side:
-            last = above
+        steps[a] = NORMAL_STEPS / row.deviations[a]
+    first, last = low - 3.0 * widest, high + 3.0 * widest
+    near, far = last, first
+    for _ in range(8):
+        left, right = 0.5 * (first + near), 0.5 * (far + last)
+        if _below(left, row, steps) < TAIL * SHARES[0] * row.total:
+            first = left
         else:
-            first = below
+            near = left
+        if _below(right, row, steps) < (1.0 - TAIL * SHARES[0]) * row.total:
+            far = right
+        else:
+            last = right
     for i in range(CELLS + 1):
         x = first + (last - first) * i / CELLS
-        work[0, i], work[1, i] = _below(x, row), _scaled(x, scale)
-    i, j, k, m = 0, 0, 0, 0
-    for p in SHARES:
-        start, i = _where(TAIL * p, i, work)
-        end, j = _where((1.0 - TAIL) * p, j, work)
-        restart, k = _where(p + TAIL * (1.0 - p), k, work)
-        finish, m = _where(1.0 - TAIL * (1.0 - p), m, work)
-        if restart - end > max(end - start, finish - restart):
-            return True
+        work[0, i], work[1, i] = 0.0, _scaled(x, scale)
+    for a in range(count):
+        share, step = row.weights[a] / row.total, (last - first) / CELLS * steps[a]
+        start = (first - row.means[a]) * steps[a] + NORMAL_REACH * NORMAL_STEPS
+        for i in range(CELLS + 1):
+            work[0, i] += share * _normal(start + i * step)
+    sides, cells = _sides(SHARES[0], (0, 0, 0, 0), work)
+    if _apart(sides, sides):
+        return True
+    for s in range(STRIDE, len(SHARES), STRIDE):
+        beyond, further = _sides(SHARES[s], cells, work)
+        if _apart(sides, beyond):
+            for p in SHARES[s - STRIDE + 1 : s + 1]:
+                sides, cells = _sides(p, cells, work)
+                if _apart(sides, sides):
+                    return True
+        sides, cells = beyond, further
     return False
 
 

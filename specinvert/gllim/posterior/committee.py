@@ -96,16 +96,18 @@ class Estimate:
         """Mean (n, size) of the first unknown dimensions, with variances (n, size) or covariance (n, size, size)."""
         return self._merged([block.posterior.moments(covariance, size) for block in self.blocks], covariance)
 
-    def bounded_moments(self, scales: Array) -> tuple[Array, Array] | None:
-        """Mean and variances (n, m) of the first unknown dimensions under softplus of ``scales`` (m,), zero for none.
+    def bounded_moments(self, scales: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]] | None:
+        """Mean and variances (n, m) of the first unknown dimensions under softplus, and those without.
 
-        None where a row has a theta of its own.
+        Of these ``scales`` (m,), zero for none. None where a row has a theta of its own.
         """
         posteriors = [block.posterior for block in self.blocks]
         shared = [posterior for posterior in posteriors if isinstance(posterior, Posterior)]
         if len(shared) < len(posteriors):
             return None
-        return self._merged([posterior.moments(False, len(scales), scales) for posterior in shared], False)
+        both = zip(*(posterior.bounded_moments(scales) for posterior in shared), strict=True)
+        bounded, plain = (self._merged([(mean, variance) for mean, variance in parts], False) for parts in both)
+        return bounded, plain
 
     def _merged(self, parts: Sequence[tuple[Array, Array]], covariance: bool) -> tuple[Array, Array]:
         """Moments of the average of posteriors that have these."""

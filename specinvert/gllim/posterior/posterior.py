@@ -79,23 +79,24 @@ class Posterior:
         covariances = np.broadcast_to(self.covariance, (len(means), *self.covariance.shape))
         return Mixture(self.weights, means, covariances)
 
-    def moments(
-        self, covariance: bool = False, size: int | None = None, scales: Array | None = None
-    ) -> tuple[Array, Array]:
+    def moments(self, covariance: bool = False, size: int | None = None) -> tuple[Array, Array]:
         """Posterior mean (n, r), eq. JGMM_inverse_exp, with variances (n, r) or the covariance (n, r, r).
 
-        Of the first ``size`` unknown dimensions, where it is given; without covariance, of softplus of them of these
-        ``scales`` (size,), where they are above zero.
+        Of the first ``size`` unknown dimensions, where it is given.
         """
         n, size = len(self.weights), self.root.shape[1] if size is None else size
-        mean = np.empty((n, size))
-        if scales is not None and not covariance:
-            variance = np.empty((n, size))
-            bounded_moments(self.factored(), scales, mean, variance)
-            return mean, variance
-        spread = np.empty((n, size, size if covariance else 1))
+        mean, spread = np.empty((n, size)), np.empty((n, size, size if covariance else 1))
         mixture_moments(self.factored(), mean, spread)
         return mean, spread if covariance else spread[:, :, 0]
+
+    def bounded_moments(self, scales: Array) -> tuple[Array, Array]:
+        """Mean and variances (2, n, m) of the first m unknown dimensions under softplus, and those without.
+
+        Of these ``scales`` (m,), zero for none.
+        """
+        bounded, plain = np.empty((2, 2, len(self.weights), len(scales)))
+        bounded_moments(self.factored(), scales, bounded, plain)
+        return bounded, plain
 
     def mixture(self, size: int | None = None, rows: Rows = slice(None)) -> Mixture:
         """The mixture of the first ``size`` unknown dimensions, with room for as many components as a row has."""
@@ -370,21 +371,26 @@ def two_solutions_of(posterior: Posterior, scales: Array) -> NDArray[np.bool_]:
 def _separated_rows(mixtures: Factored, scales: Array, found: NDArray[np.bool_]) -> None:
     weights, latent, x, root, prior_mean, within = mixtures
     n_components = within.shape[0]
-    active, room, work = np.empty(n_components, dtype=np.intp), np.empty((3, n_components)), two_solutions_room()
+    active, room = np.empty(n_components, dtype=np.intp), np.empty((3, n_components))
+    deviations, work = np.empty((len(scales), n_components)), two_solutions_room(n_components)
+    for i in range(len(scales)):
+        for k in range(n_components):
+            deviations[i, k] = math.sqrt(within[k, i, i])
     for n in range(len(weights)):
         count, total, top = 0, 0.0, 0.0
         for k in range(n_components):
             weight = weights[n, k]
-            if weight > FAINT:
-                active[count], room[0, count] = k, weight
-                total, top, count = total + weight, max(top, weight), count + 1
+            active[count], room[0, count] = k, weight
+            count += weight > FAINT
+            total += weight if weight > FAINT else 0.0
+            top = max(top, weight)
         for i in range(len(scales)):
             found[n, i] = False
             if top <= ONE_ALONE * total:
                 smallest = np.inf
                 for a in range(count):
                     room[1, a] = component_mean(n, active[a], i, latent, x, root, prior_mean)
-                    room[2, a] = math.sqrt(within[active[a], i, i])
+                    room[2, a] = deviations[i, active[a]]
                     smallest = min(smallest, room[2, a])
                 row = Normals(room[0, :count], room[1, :count], room[2, :count], total, smallest)
                 found[n, i] = two_solutions(row, scales[i], work)

@@ -8,6 +8,7 @@ squared distance is (r - A C u)' P (r - A C u) + u'u. No square is expanded.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from ..core import (
 )
 from ..mixtures import Mixture
 from ..model import GLLiMParameters
-from ..transforms import softplus_moments
+from ..transforms import softplus_free, softplus_moments
 from .forward import Prior, log_sum
 
 
@@ -102,13 +103,21 @@ def mixture_moments(mixtures: Factored, mean: Array, spread: Array) -> None:
 
 
 @compiled
-def bounded_moments(mixtures: Factored, scales: Array, mean: Array, variance: Array) -> None:
-    """:func:`mixture_moments` without cross terms (n, m), of softplus of these ``scales`` (m,), zero for none."""
+def bounded_moments(mixtures: Factored, scales: Array, bounded: Array, plain: Array) -> None:
+    """:func:`mixture_moments` without cross terms, ``plain`` (2, n, m), and ``bounded`` (2, n, m) of softplus.
+
+    Of these ``scales`` (m,), zero for none.
+    """
     weights, latent, x, root, prior_mean, within = mixtures
     n_rows, n_components = weights.shape
-    size = mean.shape[1]
-    values, share = np.empty(n_components), np.empty(n_components)
-    active = np.empty(n_components, dtype=np.intp)
+    size = len(scales)
+    active, curved = np.empty(n_components, dtype=np.intp), np.empty(n_components, dtype=np.intp)
+    share, values, spread = np.empty(n_components), np.empty(n_components), np.empty(n_components)
+    free = np.full((size, n_components), -np.inf)
+    for i in range(size):
+        for k in range(n_components):
+            if scales[i] > 0.0:
+                free[i, k] = softplus_free(scales[i], math.sqrt(within[k, i, i]))
     for n in range(n_rows):
         count = 0
         for k in range(n_components):
@@ -116,21 +125,37 @@ def bounded_moments(mixtures: Factored, scales: Array, mean: Array, variance: Ar
             share[count] = weights[n, k]
             count += weights[n, k] != 0.0
         for i in range(size):
-            average, total, scale = 0.0, 0.0, scales[i]
             for a in range(count):
-                value, own = component_mean(n, active[a], i, latent, x, root, prior_mean), within[active[a], i, i]
-                if scale > 0.0 and share[a] < FAINT:
-                    value = max(value, 0.0)
-                elif scale > 0.0:
-                    value, own = softplus_moments(value / scale, own / (scale * scale))
-                    value, own = value * scale, own * scale * scale
-                values[a] = value
-                average += share[a] * value
-                total += share[a] * own
+                values[a] = component_mean(n, active[a], i, latent, x, root, prior_mean)
+                spread[a] = within[active[a], i, i]
+            _summed(share[:count], values, spread, plain[:, n, i])
+            n_curved, scale = 0, scales[i]
             for a in range(count):
-                gap = values[a] - average
-                total += share[a] * gap * gap
-            mean[n, i], variance[n, i] = average, total
+                curved[n_curved] = a
+                n_curved += values[a] < free[i, active[a]]
+            for c in range(n_curved):
+                a = curved[c]
+                if share[a] < FAINT:
+                    values[a] = max(values[a], 0.0)
+                else:
+                    mean, variance = softplus_moments(values[a] / scale, spread[a] / (scale * scale))
+                    values[a], spread[a] = mean * scale, variance * scale * scale
+            if n_curved:
+                _summed(share[:count], values, spread, bounded[:, n, i])
+            else:
+                bounded[0, n, i], bounded[1, n, i] = plain[0, n, i], plain[1, n, i]
+
+
+@inlined
+def _summed(share: Array, values: Array, spread: Array, moments: Array) -> None:
+    """Mean and variance (2,) of components of these means and variances."""
+    average, total = 0.0, 0.0
+    for a in range(len(share)):
+        average += share[a] * values[a]
+    for a in range(len(share)):
+        gap = values[a] - average
+        total += share[a] * (spread[a] + gap * gap)
+    moments[0], moments[1] = average, total
 
 
 @compiled

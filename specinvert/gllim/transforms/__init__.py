@@ -1,6 +1,6 @@
 """Transforms of bounded and skewed parameters, what is expected under them, and transforms of spectra."""
 
-from .expectations import softplus_moments
+from .expectations import softplus_free, softplus_moments
 from .physical import (
     Before,
     physical_components,
@@ -22,5 +22,6 @@ __all__ = [
     "physical_mean_and_std",
     "physical_moments",
     "physical_quantiles",
+    "softplus_free",
     "softplus_moments",
 ]

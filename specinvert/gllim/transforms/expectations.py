@@ -25,7 +25,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.legendre import leggauss
 from scipy.special import expit, ndtr
 
-from ..core import Array, compiled
+from ..core import Array, compiled, inlined
 
 WIDE = 1.0
 """Standard deviation of z from which logistic functions are summed over the logistic law."""
@@ -50,6 +50,8 @@ SOFT = 3.0
 """Standard deviation of z from which a softplus is summed over the logistic law."""
 FREE, FREE_DEVIATIONS = 9.0, 4.5
 """z whose mean lies so far above zero, and so many deviations more, is its own softplus, to 1.3e-4."""
+CUBICS, CUBIC_REACH = 32, 24.0
+"""Cubics in a unit of z, and where they end, that make up the softplus of -|z|, right to 4e-10."""
 
 
 def _gauss(weight: Callable[[Array], Array], count: int) -> tuple[Array, Array]:
@@ -68,6 +70,16 @@ def _gauss(weight: Callable[[Array], Array], count: int) -> tuple[Array, Array]:
     return nodes, total * vectors[0] ** 2
 
 
+def _cubics() -> Array:
+    """Coefficients (n, 4) of those that meet log(1 + e^-u) and its slope at both ends, and zero from the last on."""
+    u = np.linspace(0.0, CUBIC_REACH, int(CUBICS * CUBIC_REACH) + 1)
+    value, slope = np.logaddexp(0.0, -u), -expit(-u) / CUBICS
+    rise, first, last = np.diff(value), slope[:-1], slope[1:]
+    found = np.zeros((len(u), 4))
+    found[:-1] = np.stack([value[:-1], first, 3.0 * rise - 2.0 * first - last, first + last - 2.0 * rise], axis=1)
+    return found
+
+
 def _trapezoid(step: float, count: int) -> tuple[Array, Array]:
     """Evenly spaced nodes and weights of a standard normal."""
     nodes = step * np.arange(-count, count + 1)
@@ -78,6 +90,7 @@ def _trapezoid(step: float, count: int) -> tuple[Array, Array]:
 _LAW, _LAW_WIDE = (_gauss(lambda x: expit(x) * expit(-x), count) for count in (12, 8))
 _SOFT_LAW, _SOFT_LAW_WIDE = (_gauss(lambda x: expit(x) * expit(-x) * np.logaddexp(0.0, x), count) for count in (12, 8))
 _FEWEST = hermegauss(5)[0], hermegauss(5)[1] / hermegauss(5)[1].sum()
+_CUBICS = _cubics()
 _FEW, _MANY = _trapezoid(0.75, 7), _trapezoid(0.5, 11)
 
 
@@ -91,6 +104,21 @@ def _ramp(gap: float, deviation: float) -> tuple[float, float]:
     return first, deviation * (deviation * below + ratio * first)
 
 
+@inlined
+def softplus_free(scale: float, deviation: float) -> float:
+    """The mean above which softplus of a ``scale`` leaves a normal of this ``deviation`` as it is."""
+    return FREE * scale + FREE_DEVIATIONS * deviation
+
+
+@inlined
+def _soft(z: float) -> float:
+    """log(1 + e^z)."""
+    at = min(abs(z), CUBIC_REACH) * CUBICS
+    i, part = np.uintp(int(at)), at - int(at)
+    own = _CUBICS[i, 2] + part * _CUBICS[i, 3]
+    return max(z, 0.0) + (_CUBICS[i, 0] + part * (_CUBICS[i, 1] + part * own))
+
+
 @compiled
 def softplus_moments(mean: float, variance: float) -> tuple[float, float]:
     """Mean and variance of log(1 + e^z)."""
@@ -100,10 +128,9 @@ def softplus_moments(mean: float, variance: float) -> tuple[float, float]:
     first, second = 0.0, 0.0
     if deviation <= SOFT:
         nodes, shares = _FEWEST if deviation <= 0.3 else _FEW if deviation <= 1.0 else _MANY
-        centre = max(mean, 0.0) + math.log1p(math.exp(-abs(mean)))
+        centre = _soft(mean)
         for i in range(len(nodes)):
-            z = mean + deviation * nodes[i]
-            gap = max(z, 0.0) + math.log1p(math.exp(-abs(z))) - centre
+            gap = _soft(mean + deviation * nodes[i]) - centre
             first += shares[i] * gap
             second += shares[i] * gap * gap
         return max(centre + first, 0.0), max(second - first * first, 0.0)
