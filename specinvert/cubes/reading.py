@@ -462,11 +462,10 @@ class Reading:
     def flags(self) -> NDArray[np.uint8]:
         """Bits (n, L_t) of the quality flags that are of one parameter."""
         best, domain = self.best, self.trained.domain
+        found = (best < domain.low, BELOW_RANGE), (best > domain.high, ABOVE_RANGE), (self._separated, MULTIMODAL)
         flags = np.zeros(best.shape, dtype=np.uint8)
-        with np.errstate(invalid="ignore"):
-            flags[best < domain.low] |= BELOW_RANGE
-            flags[best > domain.high] |= ABOVE_RANGE
-        flags[self._separated] |= MULTIMODAL
+        for where, bit in found:
+            flags |= where * np.uint8(bit)
         for i in range(best.shape[1]):
             flags[self._prior_answers(i), i] |= PRIOR_ANSWERS
         return flags

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ def draws(mixture: Mixture, n_draws: int, seed: int, rows: NDArray[np.integer[An
     return drawn
 
 
+@cache
 def _points(size: int) -> Array:
     """Standard normal quasi-random points (2 N_PAIRS, L), each followed by its opposite.
 

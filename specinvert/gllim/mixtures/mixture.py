@@ -33,8 +33,8 @@ FAR, FAR_MASS = (2.0, 3.0), 0.08
 """Standard deviations of the heaviest component, of less than half the mass and of more, beyond which the means of this
 much mass lie where there are two solutions: looked at first."""
 NORMAL_STEPS, NORMAL_REACH = 128, 5.0
-NORMAL = ndtr(np.linspace(-NORMAL_REACH, NORMAL_REACH, int(2 * NORMAL_REACH * NORMAL_STEPS) + 2))
-NORMAL[0], NORMAL[-2:] = 0.0, 1.0
+NORMAL = ndtr(np.linspace(-NORMAL_REACH, NORMAL_REACH, int(2 * NORMAL_REACH * NORMAL_STEPS) + 1))
+NORMAL = np.concatenate([[0.0], NORMAL[1:-1], [1.0, 1.0]])
 LAST = float(len(NORMAL) - 2)
 """The normal distribution function, right to 2e-6 between its values, and the last from which there is a next."""
 PLAIN = np.array([0.0, 1.0, 0.0, 1.0])

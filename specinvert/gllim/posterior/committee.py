@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 from scipy.special import gammaincc, gammaln, logsumexp, softmax
 
-from ..core import LOG_2PI, Array, Workspace, normalize_rows, one_blas_thread
+from ..core import LOG_2PI, Array, Workspace, compiled, normalize_rows, one_blas_thread
 from ..mixtures import Mixture, joined, separated
 from ..model import GLLiMParameters
 from .forward import BLOCK_ROWS, ForwardTerms, Prior
@@ -32,6 +32,10 @@ from .rowwise import RowPosterior, fitted_rows
 
 ENOUGH = 0.25
 """Weight of one component that is looked at alone."""
+MANY_ROWS, TAILS = 256, 4096
+"""Rows with one level for which tails are tabulated, and at how many distances."""
+SURELY = 1.0 + 1e-9
+"""A ratio to the level, greater by more than its rounding."""
 PRIOR_ROWS = 1.0
 """Held-out rows that each member counts as its own before any is seen: without, the weights of 40 rows were worse than
 equal ones on the paper's functions, with it better."""
@@ -318,10 +322,19 @@ def beyond(
     """Whether :func:`log_tail` is below a level, one or one a row (n,).
 
     It is not where the heaviest component makes up for the level alone, and is where every component is beyond the
-    level's distance; in between tails are summed.
+    level's distance; in between tails are summed. Of many rows with one level, few are left between bounds on the sum.
     """
+    one = np.ndim(n_valid) == 0 and np.ndim(log_level) == 0
+    if one and len(posterior.weights) >= MANY_ROWS and isinstance(posterior, Posterior):
+        table = _tails(float(log_level), int(n_valid))
+        sure = np.empty((2, len(posterior.weights)), dtype=bool)
+        tail_rows(posterior.weights, np.atleast_2d(posterior.log_scale), posterior.log_joint, table, sure)
+        out, rows = sure[0], np.flatnonzero(~sure[1])
+        if len(rows):
+            out[rows] = log_tail(posterior.weights[rows], posterior.distances(rows), n_valid) < log_level
+        return out
     weight, distance = posterior.heaviest()
-    if np.ndim(n_valid) == 0 and np.ndim(log_level) == 0:
+    if one:
         limit, safe = _limits(float(log_level), int(n_valid))
     else:
         keys = np.broadcast_to(np.stack(np.broadcast_arrays(log_level, n_valid), axis=-1), (len(weight), 2))
@@ -337,6 +350,40 @@ def beyond(
         degrees, levels = np.broadcast_to(n_valid, len(weight))[rows], np.broadcast_to(log_level, len(weight))[rows]
         out[rows] = log_tail(shares[near], distances[near], degrees) < levels
     return out
+
+
+@lru_cache(maxsize=512)
+def _tails(log_level: float, n_valid: int) -> Array:
+    """P(chi2 > distance) over a level, at even steps of the distance from zero; the first is that step."""
+    reach = np.linspace(0.0, 1.25 * max(distance_at(log_level, n_valid), 1.0), TAILS)
+    with np.errstate(over="ignore"):
+        return np.concatenate([reach[1:2], np.exp(log_chi2_tail(reach, np.asarray(n_valid)) - log_level)])
+
+
+@compiled
+def tail_rows(weights: Array, log_scale: Array, log_joint: Array, table: Array, sure: NDArray[np.bool_]) -> None:
+    """Whether a spectrum's tail probability is below a level, and whether bounds on it tell (2, n).
+
+    ``table`` holds a step, and the tails over the level at so many steps of the squared distance. ``log_scale`` is
+    (1, K) or (n, K).
+    """
+    last, end = len(log_scale) - 1, len(table) - 2
+    for n in range(weights.shape[0]):
+        top = 0
+        for k in range(1, weights.shape[1]):
+            top = k if weights[n, k] > weights[n, top] else top
+        least, most = 0.0, 0.0
+        for i in range(-1, weights.shape[1]):
+            k = top if i < 0 else i
+            if weights[n, k] > 0.0 and i != top:
+                left = log_scale[min(n, last), k] - np.log(weights[n, k]) - log_joint[n]
+                at = int(min(max(2.0 * left, 0.0) / table[0], float(end)))
+                most += weights[n, k] * table[1 + at]
+                least += weights[n, k] * table[2 + at] if at < end else 0.0
+                if least >= SURELY:
+                    break
+        sure[0, n] = least < SURELY
+        sure[1, n] = least >= SURELY or most * SURELY < 1.0
 
 
 def _limits(log_level: float, n_valid: int) -> tuple[Any, Any]:

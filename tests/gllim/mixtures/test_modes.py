@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtr
 from scipy.stats import multivariate_normal
 
-from specinvert.gllim.mixtures.mixture import PLAIN, Mixture, merged, separated
+from specinvert.gllim.mixtures.mixture import NORMAL, NORMAL_REACH, NORMAL_STEPS, PLAIN, Mixture, merged, separated
 from specinvert.gllim.mixtures.modes import count_modes, highest_mode, list_modes
 from specinvert.gllim.mixtures.quantiles import quantile
 from specinvert.gllim.posterior.forward import ForwardTerms
@@ -120,6 +120,11 @@ def test_two_solutions_are_apart_by_more_than_the_wider_one(seed: int, n_compone
     np.testing.assert_array_equal(separated(weights, shift + times * means, times**2 * variances), found)
     halves = np.repeat(means, 2, axis=1), np.repeat(variances, 2, axis=1)
     np.testing.assert_array_equal(separated(np.repeat(weights / 2, 2, axis=1), *halves), found)
+
+
+def test_the_table_of_the_normal_distribution_is_at_its_steps() -> None:
+    z = np.arange(len(NORMAL) - 1) / NORMAL_STEPS - NORMAL_REACH
+    np.testing.assert_allclose(NORMAL[:-1], ndtr(z), atol=3e-7)
 
 
 def test_lengths_count_on_the_scale_that_is_given() -> None:
