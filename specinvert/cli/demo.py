@@ -68,10 +68,10 @@ def run_demo(
     return DemoResult(inverter.summary_, scores, files)
 
 
-@click.command(cls=Command, short_help="The whole path on simulated data, in under a minute.")
+@click.command(cls=Command, short_help="The whole path on simulated data, in about a minute.")
 @click.option("-o", "--output", type=FILE, default=Path("specinvert_demo"), show_default=True, help="Folder to write.")
 def demo(output: Path) -> None:
-    """Simulate, train, invert a scene and compare with the truth, in under a minute.
+    """Simulate, train, invert a scene and compare with the truth, in about a minute.
 
     \b
     specinvert demo -o my_demo

@@ -55,8 +55,8 @@ class Recalibration:
 
     From ``MANY`` pairs on it is the empirical CDF. Of fewer, standard normal scores z = Phi^-1(u) are mapped, at
     ``KNOTS`` by quantiles with the finite-sample correction of conformal prediction, n + 1 (Vovk, Gammerman and Shafer,
-    2005), by lines between and along the same factor beyond, however far: of |z| where the two sides do not differ
-    significantly, else of each side.
+    2005), by lines between and along the same factor beyond, however far: of both sides together where they do not
+    differ significantly, else of each side.
 
     A PIT of exactly 0 or 1 says only that the truth is beyond what double precision resolves (about 8 standard
     deviations). Where a share a of the values is there, no raw level reaches the truth, and intervals of level above
