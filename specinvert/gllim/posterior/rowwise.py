@@ -64,6 +64,17 @@ def component_mean(n: int, k: int, i: int, latent: Array, x: Array, root: Array,
     return latent_mean(n, k, i, latent, root, value)
 
 
+@inlined
+def _gather_active(weights: Array, n: int, active: NDArray[np.intp], share: Array) -> int:
+    """Fill the components that row n has a weight of, and these weights; their number."""
+    count = 0
+    for k in range(weights.shape[1]):
+        active[count] = k
+        share[count] = weights[n, k]
+        count += weights[n, k] != 0.0
+    return count
+
+
 @compiled
 def mixture_moments(mixtures: Factored, mean: Array, spread: Array) -> None:
     """Mean (n, m) and covariance (n, m, m), or variances (n, m, 1), of the first m dimensions of the posterior mixture.
@@ -78,11 +89,7 @@ def mixture_moments(mixtures: Factored, mean: Array, spread: Array) -> None:
     share = np.empty(n_components)
     gap = np.empty((size, n_components))
     for n in range(n_rows):
-        count = 0
-        for k in range(n_components):
-            active[count] = k
-            share[count] = weights[n, k]
-            count += weights[n, k] != 0.0
+        count = _gather_active(weights, n, active, share)
         for i in range(size):
             average = 0.0
             for a in range(count):
@@ -119,11 +126,7 @@ def bounded_moments(mixtures: Factored, scales: Array, bounded: Array, plain: Ar
             if scales[i] > 0.0:
                 free[i, k] = softplus_free(scales[i], math.sqrt(within[k, i, i]))
     for n in range(n_rows):
-        count = 0
-        for k in range(n_components):
-            active[count] = k
-            share[count] = weights[n, k]
-            count += weights[n, k] != 0.0
+        count = _gather_active(weights, n, active, share)
         for i in range(size):
             for a in range(count):
                 values[a] = component_mean(n, active[a], i, latent, x, root, prior_mean)
