@@ -7,11 +7,12 @@ from .domain import LEAST_HELD_OUT, held_out_rows, held_out_tails, level_with_no
 from .estimator import GLLiM
 from .model import Constraints, GLLiMParameters
 from .presets import PRESETS, preset
-from .search import SMALL, Candidate, Found, Search, Trial, candidate_settings, splits
+from .search import SEARCHED_ROWS, SMALL, Candidate, Found, Search, Trial, candidate_settings, splits
 
 __all__ = [
     "LEAST_HELD_OUT",
     "PRESETS",
+    "SEARCHED_ROWS",
     "SMALL",
     "Candidate",
     "Constraints",

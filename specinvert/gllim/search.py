@@ -33,6 +33,8 @@ SHARE, MOST_HELD_OUT = 0.25, 2000
 """What is held out then, of the rows and at most."""
 LEVELS = (1500, 4000, 20_000)
 """Rows on which kinds of models are compared, settings of the best are refined, and components are added."""
+SEARCHED_ROWS = LEVELS[-1]
+"""Rows that a search has use for."""
 NEAR = 0.2
 """Nats that mixtures of full covariances may lack at few components, to be tried with more."""
 ENOUGH = 1.5

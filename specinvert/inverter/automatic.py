@@ -22,7 +22,7 @@ from ..cubes import (
     declare_outputs,
     units_of,
 )
-from ..gllim import SMALL, Candidate, Found, Search, Trial, candidate_settings, splits
+from ..gllim import SEARCHED_ROWS, SMALL, Candidate, Found, Search, Trial, candidate_settings, splits
 from ..gllim.core import Array, one_blas_thread
 from ..gllim.em import (
     ArrayChunks,
@@ -42,7 +42,6 @@ from ..progress import SEARCH
 from ..settings import AUTO, InverterSettings
 from .fit import FOUND, column_names, fit_members, fit_model, is_automatic, stacked, stored_settings, worthy
 
-SEARCHED_ROWS = 20_000
 ASSESSED_ROWS = 50_000
 """Samples that errors and coverage are of, and that the fits behind them see, at most."""
 BASELINES, BASELINE_ROWS = ("ridge", "pls"), 5000
@@ -187,7 +186,7 @@ def assess_fit(
     return Assessment(
         weights,
         recalibration,
-        _summary(data, members, found, len(parts), truth, estimates, baselines, frequencies, recalibration, weights),
+        _summary(data, members, found, len(parts), truth, estimates, baselines, frequencies, recalibration),
     )
 
 
@@ -250,7 +249,6 @@ def _summary(
     baselines: Mapping[str, Array],
     frequencies: Array,
     recalibration: Recalibration | None,
-    weights: Array | None,
 ) -> Summary:
     share = frequencies / frequencies.sum()
     spread = np.sqrt(share @ (truth - share @ truth) ** 2)

@@ -37,7 +37,7 @@ SHARED = {
     "specinvert.physics.mixing": ["with_ranges"],
     "specinvert.gllim": [
         *("LEAST_HELD_OUT", "held_out_rows", "held_out_tails", "level_with_noise"),
-        *("SMALL", "Candidate", "Found", "Search", "Trial", "candidate_settings", "splits"),
+        *("SEARCHED_ROWS", "SMALL", "Candidate", "Found", "Search", "Trial", "candidate_settings", "splits"),
     ],
     "specinvert.scores": [
         *("AXES", "CAVEAT", "DEFAULT_METHODS", "Finding", "KNOWN", "best_of", "broadcast_truth", "edges_of"),
