@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -148,6 +149,7 @@ def test_predictions_are_the_same_bits_in_any_number_of_threads(monkeypatch: pyt
 
     def noted(*args: Any) -> Any:
         seen.add(threading.get_ident())
+        time.sleep(0.05)  # busy, so that further pieces get threads of their own
         return posterior_blocks(*args)
 
     monkeypatch.setattr(estimator, "posterior_blocks", noted)
