@@ -9,11 +9,12 @@ from __future__ import annotations
 import click
 
 from .._version import __version__
-from .assessment import compare, evaluate, rank, recalibrate, report
+from .assessment import compare, evaluate, recalibrate, report
 from .base import Group
 from .demo import demo as run_demo_command
 from .inspection import info, plot, view
 from .inversion import invert, orthorectify
+from .measurement import rank
 from .training import resample, select, train
 
 __all__ = ["main"]
