@@ -14,6 +14,7 @@ from .forward import BLOCK_ROWS, ForwardTerms, inverse_regression
 from .held_out import Marginals
 from .posterior import Interval, Pixels, Posterior, Rows, SideInformation, posterior_blocks
 from .rowwise import RowPosterior, outside_rows, residual_rows, rms_rows
+from .windows import SpectralMixture, WindowPrediction, windows
 
 __all__ = [
     "BLOCK_ROWS",
@@ -26,6 +27,8 @@ __all__ = [
     "RowPosterior",
     "Rows",
     "SideInformation",
+    "SpectralMixture",
+    "WindowPrediction",
     "beyond",
     "distance_at",
     "estimates",
@@ -38,4 +41,5 @@ __all__ = [
     "residual_rows",
     "rms_rows",
     "stacking_weights",
+    "windows",
 ]
