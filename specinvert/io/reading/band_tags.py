@@ -163,7 +163,7 @@ _AUXILIARY = re.compile(
 
 def band_name(text: str | None) -> str | None:
     """The name of `NAMES` that a band is called by: "B1", "b01", "Band 8A", "B08_20m", "B2 (490 nm)"; else None."""
-    pattern = r"(?:B|BAND)[ _-]?0?(1[0-2]|[1-9]|8A)(?:[ _][126]0 ?M| *\(.*\))?"
+    pattern = r"(?:B|BAND)[ _.-]?0?(1[0-2]|[1-9]|8A)(?:[ _][126]0 ?M| *\(.*\))?"
     match = re.fullmatch(pattern, (text or "").strip().upper())
     return None if match is None else f"B{match[1].zfill(2)}"
 
@@ -184,9 +184,11 @@ _PREFIXES = frozenset(
     {"x", "w", "r", "rho", "rfl", "refl", "reflectance", "rrs", "spec", "spectrum", "spectra", "wave", "waves"}
     | {"hcrf", "hdrf", "brf"}
 )
+_BAND_NUMBER = r"(?:sr[ _.-]*)?(?:b|band|bands|channel|ch)[ _.-]*0*\d+[a-z]?"
+_AFTER_NUMBER = "band_number"
+"""Stands for the number of a band in front of its wavelength."""
+_NUMBER_FIRST = re.compile(_BAND_NUMBER + r"[ _.:,-]+(?=\d)")
 _SATELLITE = "Sentinel-2A"
-_TELLING = frozenset({"B8A", "B12"})
-"""Bands that no other satellite calls so: tables with B1 to B7 alone may be of Landsat or MODIS."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,8 @@ def spectral_columns(names: Sequence[str]) -> list[SpectralColumns]:
     """Groups of two columns or more whose names tell wavelengths, the largest first.
 
     Names with a unit are taken at their word. Without one, numbers of 200 and above are nanometres, and numbers
-    below 100 that all have decimals are micrometres: "x1", "x2" count columns and are no wavelengths.
+    below 100 that all have decimals are micrometres: "x1", "x2" count columns and are no wavelengths. A number of the
+    band may come first, as in "B1_450nm" or "Band 1 (0.45)".
     """
     made = _groups(names)
     sentinel = _sentinel(names)
@@ -233,7 +236,9 @@ def _groups(names: Sequence[str]) -> list[SpectralColumns]:
     for (prefix, told, percent), entries in groups.items():
         called, digits = zip(*entries, strict=True)
         wavelength = np.array([float(number) for number in digits])
-        unit = told or _implied_unit(digits, wavelength)
+        unit = told or _implied_unit(digits, wavelength, counted=prefix == _AFTER_NUMBER)
+        if prefix == _AFTER_NUMBER and len(set(digits)) < len(digits):
+            continue  # of a year or a replicate
         if len(called) > 1 and unit is not None:
             made.append(SpectralColumns(prefix, called, wavelength, unit, percent))
     return made
@@ -266,27 +271,45 @@ def _parse(name: str) -> tuple[str, str, bool, str] | None:
     """Prefix, unit, whether in percent, and digits of a column's name; None where it is of another kind."""
     text = " ".join(re.sub(r"[\[\](){}]", " ", name.lower()).split())
     bare = _PERCENT.sub(" ", text).strip(" _.-")
-    parts = _NUMBERED.fullmatch(bare)
+    parts = _NUMBERED.fullmatch(_NUMBER_FIRST.sub(f"{_AFTER_NUMBER} ", bare))
     if parts is None:
         return None
     prefix = re.sub(r"[ _.-]+", "_", parts["prefix"] or "").strip("_")
     unit = "" if parts["unit"] is None else length_unit(parts["unit"])
     if unit not in ("", "nm", "um"):
         return None
-    known = not prefix or prefix in _PREFIXES or is_wavelength_name(prefix) or (bool(unit) and prefix in ("b", "band"))
+    known = (
+        prefix in ("", _AFTER_NUMBER)
+        or prefix in _PREFIXES
+        or is_wavelength_name(prefix)
+        or (bool(unit) and prefix in ("b", "band"))
+    )
     return (prefix, unit, bare != text.strip(" _.-"), parts["number"]) if known else None
 
 
-def _implied_unit(digits: Sequence[str], wavelength: np.ndarray) -> str | None:
+def _implied_unit(digits: Sequence[str], wavelength: np.ndarray, counted: bool) -> str | None:
+    """The unit that the numbers leave; `counted` where these come after numbers that count the bands."""
     if wavelength.min() >= 200:
         return "nm"
-    decimals = all("." in number for number in digits)
+    decimals = (any if counted else all)("." in number for number in digits)
     return "um" if decimals and wavelength.min() >= 0.1 and wavelength.max() < 100 else None
 
 
+def numbered_bands(names: Sequence[str]) -> list[str]:
+    """Names that tell the number of a band and nothing else of it: "B1", "band_01", "SR_B5", "Band.8A"."""
+    return [name for name in names if re.fullmatch(_BAND_NUMBER, name.strip().lower()) is not None]
+
+
 def _sentinel(names: Sequence[str]) -> SpectralColumns | None:
+    """Bands of Sentinel-2, where they are called so and nothing contradicts it.
+
+    B8A is called so by no other satellite. B12 is, where B10 is not there, which L2A lacks. Further numbers, or a
+    wavelength in one of the names, tell of another sensor.
+    """
     called = {name: band for name in names if (band := band_name(name)) is not None}
-    if not _TELLING & set(called.values()):
+    bands = set(called.values())
+    telling = "B8A" in bands or ("B12" in bands and "B10" not in bands)
+    if not telling or set(numbered_bands(names)) - set(called) or any(_parse(name) for name in called):
         return None
     index = [NAMES.index(band) for band in called.values()]
     table = np.array(SATELLITES[_SATELLITE])[index]

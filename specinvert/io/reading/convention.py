@@ -5,6 +5,7 @@ xarray's documentation names `xarray.core.indexing`, and dask's `dask.array.core
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,6 +22,8 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from ...cubes import describe_bands, is_unknown
+
+logger = logging.getLogger(__name__)
 
 STORED = "stored"
 """Key of a cube's `encoding` that tells in words how its numbers are stored."""
@@ -216,6 +219,11 @@ def band_coords(
         "good": (None if good is None else np.asarray(good) != 0, {"long_name": "band not listed as bad"}),
     }
     return {name: (dim, np.asarray(values), attrs) for name, (values, attrs) in named.items() if values is not None}
+
+
+def tell(path: Path, assumed: str) -> None:
+    """Log a warning of what a reader assumed of a file, which commands say on stderr."""
+    logger.warning("%s: %s", path, assumed)
 
 
 def require_no_variable(variable: str | None, path: Path, holds: str) -> None:

@@ -150,3 +150,11 @@ def test_bands_called_b1_and_b2_alone_are_not_taken_for_sentinel_2_unless_asked(
     other = write_tif(tmp_path / "other.tif", np.ones((2, 3, 3), np.float32), names=["red", "nir"])
     with pytest.raises(ValueError, match="bands are called red, nir, which are not the names of Sentinel-2"):
         open_cube(other, reader="sentinel2")
+
+
+def test_bands_whose_names_tell_other_wavelengths_are_not_those_of_sentinel_2(tmp_path: Path) -> None:
+    values = np.ones((2, 3, 3), np.float32)
+    near = write_tif(tmp_path / "S2A_near.tif", values, names=["B2 (490 nm)", "B8A (865 nm)"])
+    assert open_cube(near).attrs["sensor"] == "Sentinel-2A"
+    far = open_cube(write_tif(tmp_path / "S2A_far.tif", values, names=["B2 (550 nm)", "B8A (950 nm)"]))
+    assert (far.wavelength.values.tolist(), "sensor" in far.attrs) == ([550, 950], False)

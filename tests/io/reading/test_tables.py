@@ -41,6 +41,10 @@ def write(path, text):
         (["wavelength 550 (nm)", "wavelength 660 (nm)"], [550, 660], "nm"),
         (["band_550nm", "band_660nm"], [550, 660], "nm"),
         (["550_%", "660_%"], [550, 660], "nm"),
+        (["B1_550nm", "B2_660nm"], [550, 660], "nm"),
+        (["Band 1 (550 Nanometers)", "Band 12 (660 Nanometers)"], [550, 660], "nm"),
+        (["Band 1 (0.55)", "Band 12 (1)"], [0.55, 1], "um"),
+        (["B2 (550 nm)", "B8A (660 nm)"], [550, 660], "nm"),
     ],
 )
 def test_columns_are_known_by_their_wavelength(names, wavelength, unit):
@@ -60,7 +64,35 @@ def test_columns_that_only_have_numbers_are_no_spectra(names):
     assert spectral_columns(names) == []
 
 
-@pytest.mark.parametrize("names", [["B02", "B8A", "B12"], ["b2", "B8A", "Band_12"]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"B{i}" for i in range(1, 20)],
+        [f"b_{i:02d}" for i in range(1, 20)],
+        [f"band{i}" for i in range(1, 13)],
+        ["B01", "B02", "B3N", *(f"B{i:02d}" for i in range(4, 15))],
+        ["SR_B1", "SR_B2"],
+        ["B02", "B8A", "B12", "B13"],
+    ],
+)
+def test_bands_by_number_are_of_no_sensor_where_names_contradict_it_and_ways_out_are_told(tmp_path, names):
+    assert spectral_columns(["lai", *names]) == []
+    row = ",".join(["0.5"] * (len(names) + 1))
+    for file in ("t.csv", "t.txt"):
+        path = write(tmp_path / file, f"lai,{','.join(names)}\n{row}\n")
+        with pytest.raises(ValueError, match=rf"called {names[0]!r}, .* tell the numbers of bands .* as in 'B1_450nm'"):
+            open_dataset(path)
+
+
+def test_what_was_assumed_of_a_table_is_said_on_stderr_once(tmp_path):
+    path = write(tmp_path / "t.csv", "B02,B8A,B12\n0.1,0.2,-9999\n")
+    told = CliRunner().invoke(main, ["info", str(path)])
+    assert told.stderr == (
+        f"Warning: {path}: wavelengths are those of Sentinel-2A, told by the names of the columns; -9999 set to NaN\n"
+    )
+
+
+@pytest.mark.parametrize("names", [["B02", "B8A", "B12"], ["b2", "B8A", "Band_12"], ["B2", "Band.8A", "B12_20m"]])
 def test_bands_of_sentinel_2_have_their_centres(names):
     (found,) = spectral_columns(["SCL", *names])
     assert found.wavelength.tolist() == [492.4, 864.7, 2202.4]

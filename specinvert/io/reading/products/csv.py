@@ -13,8 +13,8 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import is_wavelength_name
-from ..band_tags import SpectralColumns, spectral_columns
-from ..convention import Chunks, chunk_cube, with_bands
+from ..band_tags import SpectralColumns, numbered_bands, spectral_columns
+from ..convention import Chunks, chunk_cube, tell, with_bands
 from ..files import clear_errors
 
 SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
@@ -45,7 +45,9 @@ def matches(path: Path, head: bytes) -> bool:
     except (csv.Error, StopIteration, IndexError):
         return False
     names = [_plain(name, delimiter) for name in (names[:-1] if len(lines) == 1 else names)]
-    return bool(spectral_columns(names)) or (bool(names) and is_wavelength_name(names[0]))
+    if spectral_columns(names) or len(numbered_bands(names)) > 1:
+        return True
+    return bool(names) and is_wavelength_name(names[0])
 
 
 def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
@@ -62,13 +64,14 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
 def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     """Read a table of spectra into memory.
 
-    Columns named by wavelength ("550", "550nm", "Wave_550", "R550.5", "0.55 um") or by bands of Sentinel-2 ("B02",
-    "B8A") make the variable `reflectance` (sample, wavelength); the wavelengths of the latter are those of
-    Sentinel-2A. Other columns are coordinates along `sample`, numbers or text, and unnamed ones are left out.
+    Columns named by wavelength ("550", "550nm", "Wave_550", "R550.5", "0.55 um", "B1_450nm") or by bands of Sentinel-2
+    ("B02", "B8A", where no column is called by a further number) make the variable `reflectance` (sample, wavelength);
+    the wavelengths of the latter are those of Sentinel-2A. Other columns are coordinates along `sample`, numbers or
+    text, and unnamed ones are left out.
 
     Values in percent are divided by 100: where the names of the columns say percent, or where more than half of the
     values are above 1.5 and none is above 130. NaN are -9999, and values beyond 1e15, which are fills of other formats
-    or averages over some of them. Attribute `history` says what was done.
+    or averages over some of them. Attribute `history` says what was done, and so does a warning of the log.
 
     Parameters
     ----------
@@ -113,6 +116,7 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
         spectra.fwhm.attrs["comment"] = f"from the table of {chosen.sensor}"
     if history:
         attrs["history"] = "; ".join(history)
+        tell(path, attrs["history"])
     spectra.attrs = attrs
     return spectra.to_dataset()
 
@@ -187,6 +191,12 @@ def _choose(groups: list[SpectralColumns], wanted: str | None, names: list[str],
         if not named:
             raise ValueError(f"{path}: no spectra in columns called {wanted!r}; there are {listed or 'none'}")
         groups = named
+    numbered = numbered_bands(names)
+    if not groups and len(numbered) > 1:
+        raise ValueError(
+            f"{path}: columns called {_some(numbered)} tell the numbers of bands and not which sensor's; name them by "
+            "wavelength, as in 'B1_450nm' or '450nm'"
+        )
     if not groups:
         turned = " (wavelengths run down the rows: turn the table, one spectrum a row)"
         raise ValueError(

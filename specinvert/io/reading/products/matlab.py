@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import describe_bands, is_fwhm_name, is_good_name, is_wavelength_name, is_wavelength_units_key
-from ..convention import STORED, Chunks, band_coords, chunk_cube, file_variable, with_bands
+from ..convention import STORED, Chunks, band_coords, chunk_cube, file_variable, tell, with_bands
 from ..files import clear_errors, first_bytes, open_hdf5, text
 
 _MAGIC = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file")
@@ -130,6 +130,8 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     elif bands.vectors:
         cube = cube.assign_coords(band_coords("band", good=np.ravel(_load(path, bands.vectors["good"]))))
     cube.attrs = {} if comment is None else {"comment": comment}
+    if comment is not None:
+        tell(path, comment)
     cube.encoding = {"source": str(path), STORED: str(raw.dtype)}
     return cube
 

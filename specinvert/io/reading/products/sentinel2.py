@@ -5,9 +5,8 @@ Source: Sentinel-2 Products Specification Document, S2-PDGS-TAS-DI-PSD, issue 14
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,11 @@ import numpy as np
 import xarray as xr
 from dask.array.core import normalize_chunks
 
-from ....cubes import is_wavelength_name
-from ..band_tags import NAMES, SATELLITES, BandTags, band_name, is_auxiliary
-from ..convention import STORED, Chunks, band_coords, checked, rename_chunks, stored_in_words, wanted_blocks
+from ....cubes import NM_PER_UNIT, is_wavelength_name
+from ..band_tags import NAMES, SATELLITES, BandTags, band_name, band_wavelengths, is_auxiliary
+from ..convention import STORED, Chunks, band_coords, checked, rename_chunks, stored_in_words, tell, wanted_blocks
 from ..files import TIFF_MAGIC, number_of, read_xml, texts
 from .raster import Description, build_cube, describe_raster, open_gdal
-
-logger = logging.getLogger(__name__)
 
 _METADATA = "MTD_MSIL2A.xml"
 _OTHER_LEVEL = "MTD_MSIL1C.xml"
@@ -34,6 +31,7 @@ _RESOLUTIONS = ("10m", "20m", "60m")
 _NODATA, _SATURATED = 0.0, 65535.0
 _QUANTIFICATION = 10_000.0
 _FIRST_OFFSET_BASELINE = 4.0
+_FAR_NM = 20.0
 
 
 def matches(path: Path, head: bytes) -> bool:
@@ -262,10 +260,21 @@ def _is_stack(path: Path) -> bool:
             told = any(is_wavelength_name(key) for key in (*dataset.tags(), *dataset.tags(1)))
             words = " ".join([path.name, *dataset.tags(), *dataset.tags().values()])
             rest = [text for text, name in zip(dataset.descriptions, names, strict=True) if name is None]
+            told |= _contradicted(dataset.descriptions, names)
     except ValueError:
         return False
     ours = "B8A" in names or (any(names) and _OURS.search(words) is not None)
     return ours and not told and all(is_auxiliary(text) for text in rest)
+
+
+def _contradicted(texts: Sequence[str | None], names: Sequence[str | None]) -> bool:
+    """Whether the names of bands tell wavelengths far from those of Sentinel-2."""
+    named = band_wavelengths([text for text, name in zip(texts, names, strict=True) if name is not None])
+    if named is None:
+        return False
+    table = dict(zip(NAMES, SATELLITES["Sentinel-2A"], strict=True))
+    expected = np.array([table[name][0] for name in names if name is not None])
+    return bool((np.abs(named.wavelength * NM_PER_UNIT[named.unit] - expected) > _FAR_NM).any())
 
 
 def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
@@ -299,7 +308,7 @@ def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArra
     cube = _with_wavelengths(cube, [str(names[i]) for i in kept], satellite, {}, {})
     if comments:
         cube.attrs["comment"] = "; ".join(comments)
-        logger.info("%s: %s", path, cube.attrs["comment"])
+        tell(path, cube.attrs["comment"])
     return cube
 
 
