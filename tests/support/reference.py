@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp, ndtr, softmax
 
 Array = NDArray[np.float64]
 
@@ -370,6 +370,35 @@ def conditional(theta: Theta, y: Array, noise_cov: Array, known: Array) -> dict[
         **{name: np.array(values) for name, values in found.items()},
         "weights": softmax(log_joint),
         "log_evidence": np.asarray(logsumexp(log_joint) - logsumexp(log_known)),
+    }
+
+
+def predicted(theta: Theta, y: Array, noise_cov: Array, known: Array, window: Array) -> dict[str, Array]:
+    """p(the bands of ``window`` | the others, what is known) of one spectrum, conditioning each joint Gaussian.
+
+    Arguments as of :func:`conditional`. Gives mean (m,) and variance (m,) of the mixture, ``below`` (m,) its
+    distribution function at y, log_density of y there, and log_others, log p(the other bands | known).
+    """
+    others = y.copy()
+    others[window] = np.nan
+    rest = conditional(theta, others, noise_cov, known)
+    whole = conditional(theta, y, noise_cov, known)
+    given = np.concatenate([known, np.full(theta.n_latent, np.nan), others])
+    observed, L = np.flatnonzero(~np.isnan(given)), theta.A.shape[2]
+    means, variances = np.empty((2, len(theta.pi), len(window)))
+    for k in range(len(theta.pi)):
+        A, Gamma = theta.A[k], theta.Gamma[k]
+        mean = np.concatenate([theta.c[k], A @ theta.c[k] + theta.b[k]])
+        cov = np.block([[Gamma, Gamma @ A.T], [A @ Gamma, theta.Sigma[k] + noise_cov + A @ Gamma @ A.T]])
+        means[k], own = _condition(mean, cov, given, L + window, observed)
+        variances[k] = np.diagonal(own)
+    w = rest["weights"]
+    return {
+        "mean": w @ means,
+        "variance": w @ (variances + (means - w @ means) ** 2),
+        "below": w @ ndtr((y[window] - means) / np.sqrt(variances)),
+        "log_density": whole["log_evidence"] - rest["log_evidence"],
+        "log_others": rest["log_evidence"],
     }
 
 

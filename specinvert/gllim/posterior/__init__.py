@@ -14,7 +14,7 @@ from .forward import BLOCK_ROWS, ForwardTerms, inverse_regression
 from .held_out import Marginals
 from .posterior import Interval, Pixels, Posterior, Rows, SideInformation, posterior_blocks
 from .rowwise import RowPosterior, outside_rows, residual_rows, rms_rows
-from .windows import SpectralMixture, WindowPrediction, windows
+from .windows import SpectralMixture, WindowPrediction, leave_out, windows
 
 __all__ = [
     "BLOCK_ROWS",
@@ -33,6 +33,7 @@ __all__ = [
     "distance_at",
     "estimates",
     "inverse_regression",
+    "leave_out",
     "log_parameter_density",
     "log_tail",
     "member_shares",

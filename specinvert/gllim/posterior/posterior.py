@@ -284,10 +284,8 @@ def _grouped(
         return
     known = np.full((len(rows), n_t), np.nan) if given.known is None else given.known[rows]
     added = None if given.added is None else given.added[rows]
-    columns = [np.packbits(valid, axis=1), np.packbits(~np.isnan(known), axis=1)]
-    if added is not None and (not correlated or added.shape[1] > 1):
-        columns.append(np.ascontiguousarray(added).view(np.uint8).reshape(len(rows), -1))
-    members = list(alike(np.concatenate(columns, axis=1)))
+    of_noise = added is not None and (not correlated or added.shape[1] > 1)
+    members = list(alike(sharing_keys(valid, known, added if of_noise else None)))
     single: dict[tuple[int, ...], list[NDArray[np.intp]]] = {}
     clock = _Clock(len(members) if correlated else 0)
     for group in members:
@@ -346,6 +344,14 @@ class _Clock:
                 UserWarning,
                 stacklevel=2,
             )
+
+
+def sharing_keys(valid: NDArray[np.bool_], known: Array, added: Array | None) -> NDArray[np.uint8]:
+    """Keys (n, bytes) of what rows may share: valid bands (n, D), which of ``known`` (n, L_t) are, and noise."""
+    columns = [np.packbits(valid, axis=1), np.packbits(~np.isnan(known), axis=1)]
+    if added is not None:
+        columns.append(np.ascontiguousarray(added).view(np.uint8).reshape(len(valid), added.shape[1] * added.itemsize))
+    return np.concatenate(columns, axis=1)
 
 
 def alike(keys: NDArray[np.uint8]) -> Iterator[NDArray[np.intp]]:

@@ -2,21 +2,25 @@
 
 p(y) is the mixture of pi_k N(c*_k, Gamma*_k), eq. GLLiMtoGLLimStar; its conditional p(y_w | y_-w) is a mixture again,
 of weights pi_k p(y_-w | k) and Gaussian conditionals. With precisions P_k = (Gamma*_k)^-1 and u = P_k (y - c*_k), the
-conditional of component k has the covariance (P_ww)^-1 and the mean y_w - (P_ww)^-1 u_w.
+conditional of component k has the covariance (P_ww)^-1 and the mean y_w - (P_ww)^-1 u_w: one precision a component
+serves all windows (Sundararajan and Keerthi, 2001, *Predictive approaches for choosing hyperparameters in Gaussian
+processes*, Neural Computation 13, 1103).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp, ndtr, softmax
 
-from ..core import LOG_2PI, Array, one_blas_thread
+from ..core import LOG_2PI, NEGLIGIBLE, Array, one_blas_thread
 from ..model import GLLiMParameters
 from .committee import member_shares
+from .forward import ForwardTerms, log_sum
+from .posterior import NOTHING, SideInformation, alike, sharing_keys
 
 FEW_BANDS, FEW, MANY = 20, 4, 6
 """Bands below which there are four windows, not six."""
@@ -36,12 +40,43 @@ class WindowPrediction:
 
     Attributes
     ----------
-    mean, variance : (n, m) moments of p(y_w | y_-w). log_density : (n,) of y_w under it.
+    mean, variance : (n, m) moments of p(y_w | y_-w).
+    below : (n, m) the distribution function of each band at its value, uniform where the model is right.
+    log_density : (n,) of y_w under it. log_others : (n,) log p(y_-w).
     """
 
     mean: Array
     variance: Array
+    below: Array
     log_density: Array
+    log_others: Array
+
+    @classmethod
+    def empty(cls, n: int, size: int) -> WindowPrediction:
+        """NaN, of n spectra in a window of so many bands."""
+        return cls(*np.full((3, n, size), np.nan), *np.full((2, n), np.nan))
+
+    def put(self, rows: NDArray[np.intp], bands: NDArray[np.intp], part: WindowPrediction) -> None:
+        """Fill some rows, and of their bands those that ``part`` is of."""
+        for name in (one.name for one in fields(self)):
+            to, values = getattr(self, name), getattr(part, name)
+            to[rows if to.ndim == 1 else np.ix_(rows, bands)] = values
+
+    @classmethod
+    def averaged(cls, parts: Sequence[WindowPrediction], weights: Array | None = None) -> WindowPrediction:
+        """Of a committee whose members have ``weights`` (M,); None: shares that follow p_m(y_-w)."""
+        if len(parts) == 1:
+            return parts[0]
+        means, variances, below, densities, others = (
+            np.stack([getattr(part, one.name) for part in parts]) for one in fields(cls)
+        )
+        shares = softmax(others, axis=0) if weights is None else np.repeat(weights[:, None], others.shape[1], axis=1)
+        mean = np.einsum("pn,pnm->nm", shares, means)
+        variance = np.einsum("pn,pnm->nm", shares, variances + (means - mean) ** 2)
+        return cls(
+            *(mean, variance, np.einsum("pn,pnm->nm", shares, below), logsumexp(densities, axis=0, b=shares)),
+            logsumexp(others, axis=0, b=member_shares(len(parts), weights)[:, None]),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,35 +106,138 @@ class SpectralMixture:
         self, spectra: Array, bands: Sequence[NDArray[np.intp]], added: Array | None = None
     ) -> list[WindowPrediction]:
         """Each window of ``bands`` of complete spectra (n, D) from the other bands, ``added`` (D, D) to Gamma*_k."""
-        n, (n_components, n_bands) = len(spectra), self.means.shape
+        n_components, n_bands = self.means.shape
         precisions = np.empty_like(self.covariances)
         log_dets = np.empty(n_components)
-        inner: list[list[Array]] = [[] for _ in bands]
         for k, covariance in enumerate(self.covariances if added is None else self.covariances + added):
             root = np.linalg.inv(np.linalg.cholesky(covariance))
             precisions[k], log_dets[k] = root.T @ root, 2.0 * np.log(np.diagonal(root)).sum()
-            for of_window, window in zip(inner, bands, strict=True):
-                of_window.append(np.linalg.inv(precisions[k][np.ix_(window, window)]))
-        made = [WindowPrediction(np.empty((n, len(w))), np.empty((n, len(w))), np.empty(n)) for w in bands]
-        spreads = [np.stack(of_window) for of_window in inner]
+        parts = [_Window.of(w, precisions[:, w[:, None], w]) for w in bands]
+        made = [WindowPrediction.empty(len(spectra), len(window)) for window in bands]
         with one_blas_thread():
-            for start in range(0, n, ROWS):
-                rows = slice(start, start + ROWS)
+            for rows in _blocks(np.arange(len(spectra))):
                 gaps = spectra[rows] - self.means[:, None]
                 solved = gaps @ precisions
                 whole = 0.5 * (log_dets[:, None] - (gaps * solved).sum(axis=2) - n_bands * LOG_2PI)
-                for one, window, spread in zip(made, bands, spreads, strict=True):
-                    own = solved[:, :, window]
-                    left = own @ spread
-                    log_det = np.linalg.slogdet(spread)[1]
-                    density = -0.5 * (log_det[:, None] + (left * own).sum(axis=2) + len(window) * LOG_2PI)
-                    others = self.log_weights[:, None] + whole - density
-                    shares = softmax(others, axis=0)
-                    gap = np.einsum("kn,knm->nm", shares, left)
-                    one.mean[rows] = spectra[rows][:, window] - gap
-                    within = shares.T @ np.diagonal(spread, axis1=1, axis2=2)
-                    one.variance[rows] = within + np.einsum("kn,knm->nm", shares, left**2) - gap**2
-                    one.log_density[rows] = logsumexp(self.log_weights[:, None] + whole, axis=0) - logsumexp(
-                        others, axis=0
+                for one, part in zip(made, parts, strict=True):
+                    one.put(
+                        rows,
+                        np.arange(len(part.bands)),
+                        part.predict(spectra[rows], solved, self.log_weights[:, None] + whole),
                     )
         return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """Of the m bands of a window the precisions P_ww of all components: covariances (K, m, m), log|P_ww| (K,)."""
+
+    bands: NDArray[np.intp]
+    covariances: Array
+    log_dets: Array
+
+    @classmethod
+    def of(cls, bands: NDArray[np.intp], precisions: Array) -> _Window:
+        return cls(bands, np.linalg.inv(precisions), np.linalg.slogdet(precisions)[1])
+
+    def predict(self, spectra: Array, solved: Array, log_joint: Array) -> WindowPrediction:
+        """Of complete spectra (n, D), by P_k (y - c*_k) (K, n, D) and log pi_k p(y | k) (K, n)."""
+        own = solved[:, :, self.bands]
+        left = own @ self.covariances
+        density = 0.5 * (self.log_dets[:, None] - (left * own).sum(axis=2) - len(self.bands) * LOG_2PI)
+        others = logsumexp(log_joint - density, axis=0)
+        shares = np.exp(log_joint - density - others)
+        gap = np.einsum("kn,knm->nm", shares, left)
+        variances = np.diagonal(self.covariances, axis1=1, axis2=2)
+        variance = shares.T @ variances + np.einsum("kn,knm->nm", shares, (left - gap) ** 2)
+        below = np.zeros(gap.shape)
+        k, n = np.nonzero(shares > np.exp(-NEGLIGIBLE))
+        np.add.at(below, n, shares[k, n, None] * ndtr(left[k, n] / np.sqrt(variances[k])))
+        mean = spectra[:, self.bands] - gap
+        return WindowPrediction(mean, variance, below, logsumexp(log_joint, axis=0) - others, others)
+
+
+def _blocks(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    yield from (rows[start : start + ROWS] for start in range(0, len(rows), ROWS))
+
+
+def leave_out(
+    terms: ForwardTerms, spectra: Array, bands: Sequence[NDArray[np.intp]], given: SideInformation = NOTHING
+) -> list[WindowPrediction]:
+    """Predict each window of ``bands`` from the others under one theta, given what is known of each spectrum.
+
+    No D x D matrix is formed where Sigma is diagonal.
+
+    Parameters
+    ----------
+    terms : of the model, with the noise that all spectra share.
+    spectra : (n, D), not finite where a band is missing.
+    bands : windows, which do not overlap; ``np.arange(D)[:, None]`` leaves out band by band.
+    given : noise of each spectrum and known parameters.
+
+    Returns
+    -------
+    Predictions from what is there, NaN of missing bands and of rows with too few; a window without any other valid band
+    has that of the prior.
+    """
+    valid, theta = np.isfinite(spectra), terms.theta
+    made = [WindowPrediction.empty(len(spectra), len(window)) for window in bands]
+    enough = np.flatnonzero(valid.sum(axis=1) >= max(1, given.least_bands))
+    known = np.full((len(spectra), theta.n_parameters), np.nan) if given.known is None else given.known
+    added = None if given.added is None else given.added[enough]
+    with one_blas_thread():
+        for group in alike(sharing_keys(valid[enough], known[enough], added)):
+            first = enough[group[0]]
+            there, s = np.flatnonzero(valid[first]), tuple(np.flatnonzero(~np.isnan(known[first])).tolist())
+            own = terms
+            if len(there) < theta.n_bands or s or added is not None:
+                own = terms.derived(there, s, None if added is None else added[group[0]])
+            solver = _Solver.of(own)
+            inside = [np.flatnonzero(valid[first, window]) for window in bands]
+            parts = [
+                solver.window(np.searchsorted(there, window[seen])) for window, seen in zip(bands, inside, strict=True)
+            ]
+            for rows in _blocks(enough[group]):
+                values = np.asarray(spectra[np.ix_(rows, there)], dtype=np.float64)
+                solved, log_joint = solver.solve(values, known[rows][:, s])
+                for one, seen, part in zip(made, inside, parts, strict=True):
+                    if len(seen):
+                        one.put(rows, seen, part.predict(values, solved, log_joint))
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Solver:
+    """P_k: Sigma_k^-1, ``noise`` (K, D) of a diagonal one, else (K, D, D), less the square of ``explained`` (K, D, r)."""
+
+    terms: ForwardTerms
+    noise: Array
+    explained: Array
+
+    @classmethod
+    def of(cls, terms: ForwardTerms) -> _Solver:
+        theta, structure = terms.theta, terms.theta.structure
+        if structure.correlated:
+            eye = np.eye(theta.n_bands)
+            noise = structure.solve(theta.Sigma, np.broadcast_to(eye, (theta.n_components, *eye.shape)))
+        else:
+            noise = 1.0 / np.stack([variances for variances, _ in structure.axes(theta.Sigma, theta.n_bands)])
+        return cls(terms, noise, structure.solve(theta.Sigma, terms.prior.maps @ terms.root))
+
+    def window(self, bands: NDArray[np.intp]) -> _Window:
+        """Of some bands."""
+        part = self.noise[:, bands]
+        noise = part[:, :, None] * np.eye(len(bands)) if part.ndim == 2 else part[:, :, bands]
+        own = self.explained[:, bands]
+        return _Window.of(bands, noise - own @ own.transpose(0, 2, 1))
+
+    def solve(self, spectra: Array, known: Array) -> tuple[Array, Array]:
+        """P_k (y - c*_k) (K, n, D) of complete spectra (n, D), given the known (n, s), and log pi_k p(y | k) (K, n)."""
+        prior = self.terms.prior
+        x, log_prior = prior.regressors(known), prior.log_weights(self.terms.theta, known)
+        solved, log_joint = np.empty((len(self.noise), *spectra.shape)), log_prior + self.terms.log_constant
+        for k, (noise, own) in enumerate(zip(self.noise, self.explained, strict=True)):
+            gap = spectra - x @ prior.regression[k].T
+            solved[k] = (gap * noise if noise.ndim == 1 else gap @ noise) - (gap @ own) @ own.T
+            log_joint[:, k] -= 0.5 * np.einsum("nd,nd->n", gap, solved[k])
+        return solved, (log_joint - log_sum(log_prior)[:, None]).T
