@@ -59,6 +59,14 @@ def flag_shares(flags: xr.DataArray) -> xr.DataArray:
     return shares.drop_vars(list(shares.coords)).assign_coords({FLAG_NAME: ["none", *(flag.name for flag in named)]})
 
 
+def out_of_domain(flags: xr.DataArray) -> tuple[int, int]:
+    """How many pixels of maps are out of the domain of training, and how many have data."""
+    bits = flag_bits(flags)
+    there = (bits & NODATA) == 0
+    counts = xr.concat([(there & ((bits & OUT_OF_DOMAIN) != 0)).sum(), there.sum()], dim="count").values
+    return int(counts[0]), int(counts[1])
+
+
 def flag_bits(flags: xr.DataArray) -> xr.DataArray:
     """The flags as integers without coordinates; NaN, as a masked file gives, counts as no flag."""
     bare = flags.reset_coords(drop=True).drop_vars(list(flags.coords), errors="ignore")

@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..flags import FLAG_VARIABLE, out_of_domain
 from ..progress import duration
 from ..settings import AUTO
 from .values import each_array
@@ -63,7 +64,8 @@ def describe_inversion(
     spectrum, result = cube.nbytes / max(pixels, 1), maps.nbytes / max(pixels, 1)
     threads = min(n_blocks, available_cpus())
     held = block * (COPIES * spectrum + result)
-    rate, window = _rate(inverter, cube, sizes, options, output, compression)
+    rate, tried = _rate(inverter, cube, sizes, options, output, compression)
+    window = prod(tried.sizes[name] for name in sizes)
     seconds = pixels / (rate * threads)
     return "\n".join(
         [
@@ -72,6 +74,7 @@ def describe_inversion(
             f"blocks      {n_blocks} of at most {block} pixels, {_bytes(block * spectrum)} of spectra each",
             _memory(held, threads),
             _output(maps, output),
+            *_domain(tried),
             f"time        about {duration(seconds)} with {_count(threads, 'thread')}, beside reading and writing; "
             f"measured on {window} pixels in the middle of the scene, {rate:,.0f} pixels/s in one thread",
             "dry run: nothing was written",
@@ -213,8 +216,8 @@ def _rate(
     options: Mapping[str, Any],
     output: Path,
     compression: int,
-) -> tuple[float, int]:
-    """Pixels a second in one thread, measured on a window in the middle; and the pixels of the window."""
+) -> tuple[float, xr.Dataset]:
+    """Pixels a second in one thread, measured on a window in the middle; and the maps of the window."""
     side = max(1, round(PIXELS ** (1 / len(sizes)))) if sizes else 1
     window = {}
     for name, size in sizes.items():
@@ -229,7 +232,15 @@ def _rate(
         times.append(time.perf_counter() - begun)
     _try_to_write(maps, output, compression)
     n = prod(part.sizes[name] for name in sizes)
-    return n / max(min(times), 1e-9), n
+    return n / max(min(times), 1e-9), maps
+
+
+def _domain(maps: xr.Dataset) -> list[str]:
+    """The line on how many pixels of a window are like training, where its maps tell."""
+    if FLAG_VARIABLE not in maps:
+        return []
+    outside, there = out_of_domain(maps[FLAG_VARIABLE])
+    return [f"domain      {outside} of {there} pixels with data in the middle are out of the domain of training"]
 
 
 def _try_to_write(maps: xr.Dataset, output: Path, compression: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..cubes import EXAMPLES, OUTPUTS
+from ..flags import FLAG_VARIABLE, out_of_domain
 from .base import Command, Session, require_spectra, working
 from .options import (
     BAND_DIM,
@@ -160,6 +161,22 @@ def invert(model: Path, cube: Path, output: Path, orthorectify: bool, dry_run: b
         click.echo(describe_inversion(inverter, spectra, maps, options, output, writing.compression))
         return
     writing.save(maps, output, text)
+    if FLAG_VARIABLE in maps:
+        outside, there = out_of_domain(_written_flags(output))
+        if outside > there / 2:
+            Session.current().console.warn(
+                f"{outside} of {there} pixels with data are out of the domain of training: no training spectrum is "
+                "like theirs; compare the two, and their scales"
+            )
+
+
+def _written_flags(output: Path) -> xr.DataArray:
+    from ..io.reading import open_cube
+    from ..io.writing import flag_name
+
+    if output.suffix.lower() in (".tif", ".tiff"):
+        return open_cube(output.with_name(flag_name(output)))
+    return open_cube(output, variable=FLAG_VARIABLE)
 
 
 @click.command(cls=Command, short_help="Maps of a swath to the grid of a map.")

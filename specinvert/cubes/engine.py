@@ -39,6 +39,7 @@ from .labels import pixel_coordinates
 from .outputs import BAND, COVARIANCE, DOMAIN, GAIN, MapVariable
 from .reading import Domain, Reading, Trained
 from .recalibration import Recalibration
+from .scale import SPECTRA, times_training, typical_values, warn_of_scale
 
 PIECE_ROWS = 24 * BLOCK_ROWS
 """Spectra that a thread takes at a time from an array in memory."""
@@ -197,9 +198,22 @@ class BlockInverter:
 
     def __call__(self, block: np.ndarray, *extras: np.ndarray) -> tuple[np.ndarray, ...]:
         """Outputs of a block, each (..., *core)."""
+        self.check_scale(block)
         results = self.empty(block.shape[:-1])
         self.fill_rows(block, extras, results)
         return results
+
+    def check_scale(self, block: np.ndarray) -> None:
+        """Warn where spectra spread over a block are on another scale than those of training."""
+        pixels = block.shape[:-1]
+        step = max(1, int((np.prod(pixels) / SPECTRA) ** (1 / max(len(pixels), 1))))
+        times = times_training(self.spectra(block[tuple(slice(None, None, step) for _ in pixels)]), self._typical)
+        if times is not None:
+            warn_of_scale(times)
+
+    @cached_property
+    def _typical(self) -> np.ndarray:
+        return typical_values(self.predictor.members[0], self.predictor.spectra_transform)
 
     def empty(self, pixels: tuple[int, ...]) -> tuple[np.ndarray, ...]:
         """Outputs (*pixels, *core) of no data."""
@@ -354,6 +368,7 @@ def _invert_array(block: np.ndarray, extras: list[np.ndarray], kernel: BlockInve
     """The kernel over an array in memory: threads share pieces of it, so temporaries stay small."""
     if block.ndim == 1:
         return kernel(block, *extras)
+    kernel.check_scale(block)
     pixels = block.shape[:-1]
     results = kernel.empty(pixels)
     rows, given, outputs = block, extras, results

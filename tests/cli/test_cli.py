@@ -376,3 +376,19 @@ def test_the_installed_command_works_in_a_process_of_its_own(folder: Path) -> No
     assert (failed.returncode, failed.stdout) == (1, "")
     assert failed.stderr == "Error: none.nc: no such file\n"
     assert process("invert").returncode == 2
+
+
+@pytest.mark.parametrize("output", ["maps.nc", "maps.tif", "maps.zarr"])
+def test_most_pixels_out_of_domain_and_another_scale_are_told_by_invert_and_its_dry_run(
+    folder: Path, output: str
+) -> None:
+    scene = xr.open_dataset(folder / "scene.nc").load()
+    scene["reflectance"] = (1e4 * scene["reflectance"]).assign_attrs(units="1")
+    scene.to_netcdf(folder / "bright.nc")
+    command = ["invert", folder / "model.nc", folder / "bright.nc", "-o", folder / output]
+    tried, done = run(*command, "--dry-run"), run(*command)
+    assert "domain      29 of 29 pixels with data in the middle are out of the domain" in tried.stdout
+    for result in (tried, done):
+        assert result.stderr.count("about 10 000 times those of training: divide them by 10 000") == 1
+    assert "29 of 29 pixels with data are out of the domain of training" in done.stderr
+    assert run("invert", folder / "model.nc", folder / "scene.nc", "-o", folder / output).stderr == ""

@@ -42,6 +42,7 @@ def filled(array: xr.DataArray, where: xr.DataArray) -> xr.DataArray:
     return array.where(~where, -9999.0).assign_attrs(array.attrs, _FillValue=-9999.0)
 
 
+@pytest.mark.filterwarnings("ignore:the values of the spectra are about")
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("dtype", [">f4", ">f8", "f2", "longdouble", ">i2"])
 def test_training_does_not_depend_on_how_numbers_are_stored(dtype: str, lazy: bool) -> None:

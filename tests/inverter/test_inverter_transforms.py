@@ -37,6 +37,7 @@ def assert_within_bounds(maps: xr.Dataset) -> None:
             assert np.nanmax(deviation) <= 0.5 * (upper[name] - lower[name]) * (1 + 1e-6), name
 
 
+@pytest.mark.filterwarnings("ignore:the values of the spectra are about")
 @pytest.mark.parametrize("n_ensemble", [1, 2])
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_estimates_of_absurd_spectra_are_within_the_bounds(scale: float, n_ensemble: int) -> None:

@@ -346,6 +346,7 @@ def test_spectra_with_many_bands_beyond_those_of_training_are_out_of_domain() ->
     assert not flags(wide, OUT_OF_DOMAIN).any()
 
 
+@pytest.mark.filterwarnings("ignore:the values of the spectra are about")
 def test_too_few_training_spectra_give_no_level_and_no_spectrum_is_called_out_of_domain() -> None:
     inverter = GLLiMInverter(n_components=2, n_latent=0, max_iter=2, tol=0.0, random_state=0).fit(make_training(60))
     assert np.isnan(inverter.model_.log_tail)

@@ -296,6 +296,7 @@ def test_samples_with_a_missing_value_are_left_out_on_request(chunks: Any) -> No
     assert inverter.model_.n_samples == 146
 
 
+@pytest.mark.filterwarnings("ignore:the values of the spectra are about")
 @pytest.mark.parametrize("n_latent", [0, 1])
 def test_float32_spectra_give_the_fit_of_the_same_values_in_float64(n_latent: int) -> None:
     training = make_training()
@@ -306,6 +307,7 @@ def test_float32_spectra_give_the_fit_of_the_same_values_in_float64(n_latent: in
     assert_same_fit(single, fit(double, given=given_, n_latent=n_latent), 1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:the values of the spectra are about")
 def test_counts_are_spectra_too() -> None:
     training = make_training()
     counts = training.assign(reflectance=(1e4 * training["reflectance"]).round().astype(np.uint16))

@@ -25,8 +25,13 @@ from ...cubes import (
 
 _IGNORE = frozenset({"dataignorevalue", "ignorevalue", "nodata", "nodatavalue"})
 _SCALE = frozenset(
-    {"reflectancescalefactor", "reflectancescale", "reflectancescalingfactor", "reflectencescalefactor", "scalefactor"}
+    {
+        *("scale", "scalefactor", "scalingfactor", "datascale", "datascalefactor", "reflectancescale"),
+        *("reflectancescalefactor", "reflectancescalingfactor", "reflectencescalefactor", "reflectancefactor"),
+    }
 )
+_UNITS = frozenset({"units", "unit", "dataunits", "dataunit", "reflectanceunits", "reflectanceunit", "valueunits"})
+_TIMES = re.compile(r"reflectance[^0-9]*[*x×][^0-9]*(10+)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,7 @@ class BandTags:
     fwhm : (D,) in `unit`.
     good : (D,) bool, False for bands listed as bad.
     ignore_value : the value that stands for no data.
-    scale : factor from stored numbers to reflectance: one over ENVI's "reflectance scale factor", which divides;
-        a factor below 1, such as 0.0001, can only be meant to multiply, and does.
+    scale : factor from stored numbers to reflectance, as :func:`declared_scale` or units such as percent tell.
     source : of the wavelengths, where it is not tags: "names of the bands".
     """
 
@@ -87,15 +91,15 @@ def read_band_tags(dataset: Any, path: str, indexes: Sequence[int]) -> BandTags:
     if wavelength is not None and not is_unknown(unit) and length_unit(unit) is None:
         raise ValueError(f"{path}: wavelengths in {unit!r} are not understood; convert the metadata to nm, um or m")
     ignore = _find(whole, lambda key: letters_of(key) in _IGNORE)
-    factors = {_find(tags, lambda key: letters_of(key) in _SCALE) for tags in each}
-    factor = _find(whole, lambda key: letters_of(key) in _SCALE) or (factors.pop() if len(factors) == 1 else None)
+    factors = {declared_scale(tags, path) for tags in each}
+    scales = [declared_scale(whole, path), *(factors if len(factors) == 1 else ()), _scale_of_units(whole)]
     return BandTags(
         wavelength=wavelength,
         unit=None if is_unknown(unit) else unit,
         fwhm=fwhm,
         good=None if good is None else good != 0,
         ignore_value=None if ignore is None else _number(ignore, "data ignore value", path),
-        scale=None if factor is None else _scale(_number(factor, "reflectance scale factor", path), path),
+        scale=next((scale for scale in scales if scale is not None), None),
         source=source,
     )
 
@@ -135,10 +139,39 @@ def _each(texts: Sequence[str | None], path: str) -> np.ndarray | None:
     return np.array([_number(text, f"band {i + 1}", path) for i, text in enumerate(texts)])
 
 
-def _scale(factor: float, path: str) -> float:
+def is_scale_name(name: object) -> bool:
+    """Tell whether `name` is a known name of the scale of stored numbers."""
+    return letters_of(name) in _SCALE
+
+
+def declared_scale(tags: Mapping[Any, Any], path: str) -> float | None:
+    """The factor from stored numbers to fractions that metadata declare; None where they do not.
+
+    It is one over ENVI's "reflectance scale factor", or another name of a scale, which divides; a factor below 1, such
+    as 0.0001, can only be meant to multiply, and does. ValueError where it is not positive, differs between bands or,
+    unless it is called "scale" and nothing else, is no number.
+    """
+    key = next((key for key in tags if is_scale_name(key)), None)
+    if key is None:
+        return None
+    called = str(key).replace("_", " ")
+    entries = {text for value in np.ravel(tags[key]) for text in _entries(str(value))}
+    if letters_of(key) == "scale" and not all(re.fullmatch(r"[-+.\deE]+", entry) for entry in entries):
+        return None
+    factors = {_number(entry, called, path) for entry in entries}
+    if len(factors) != 1:
+        raise ValueError(f"{path}: {called} differs between bands; divide each by its own, and remove it")
+    factor = factors.pop()
     if not factor > 0:
-        raise ValueError(f"{path}: reflectance scale factor {factor:g} is not positive; correct the header")
+        raise ValueError(f"{path}: {called} {factor:g} is not positive; correct the header")
     return 1.0 / factor if factor > 1 else factor
+
+
+def _scale_of_units(tags: Mapping[str, str]) -> float | None:
+    """The factor from numbers in percent, or in "reflectance * 10000", to fractions; None where units are others."""
+    units = " ".join(text for key, text in tags.items() if letters_of(key) in _UNITS).lower()
+    times = _TIMES.search(units)
+    return 1.0 / float(times[1]) if times else 0.01 if _PERCENT.search(units) else None
 
 
 NAMES = ("B01", "B02", "B03", "B04", "B05", "B06", "B07", "B08", "B8A", "B09", "B10", "B11", "B12")

@@ -10,7 +10,7 @@ from affine import Affine
 
 from files import UTM, netcdf_cube
 from specinvert.cubes.bands import describe_bands, find_band_dim
-from specinvert.io.reading.open import open_cube
+from specinvert.io.reading.open import open_cube, open_dataset
 
 pytestmark = pytest.mark.filterwarnings(
     # rioxarray still multiplies affine transforms with *
@@ -95,3 +95,15 @@ def test_a_crs_without_a_grid_mapping_attribute_is_kept(tmp_path: Path) -> None:
     plain["reflectance"].encoding = {}
     plain.to_netcdf(tmp_path / "plain.nc")
     assert open_cube(tmp_path / "plain.nc").rio.crs.to_epsg() == 32633
+
+
+@pytest.mark.parametrize(("key", "value"), [("Scale_Factor", 1e-4), ("reflectance_scale_factor", 1e4), ("scale", 1e4)])
+def test_a_scale_that_only_other_readers_would_know_is_applied(tmp_path, key, value):
+    dataset = netcdf_cube()
+    fractions = dataset.reflectance.values.copy()
+    dataset["reflectance"] = (1e4 * dataset.reflectance).assign_attrs({key: value})
+    dataset.to_netcdf(tmp_path / "cube.nc")
+    cube = open_cube(tmp_path / "cube.nc")
+    assert key not in cube.attrs
+    np.testing.assert_allclose(cube.values, fractions, rtol=1e-6)
+    np.testing.assert_allclose(open_dataset(tmp_path / "cube.nc").reflectance.values, fractions, rtol=1e-6)

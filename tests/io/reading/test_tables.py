@@ -407,3 +407,9 @@ def test_matlab_files_are_known_by_their_first_bytes(tmp_path):
     assert matlab.matches(path, path.read_bytes()[:4096])
     xr.testing.assert_identical(open_cube(path).drop_attrs(), open_cube(path, reader="matlab").drop_attrs())
     assert not matlab.matches(tmp_path, b"")
+
+
+def test_a_number_called_as_a_scale_is_that_of_a_matlab_cube(tmp_path):
+    values = np.full((2, 3, 4), 2500, np.int16)
+    scipy.io.savemat(tmp_path / "c.mat", {"cube": values, "wavelength": WAVELENGTHS, "scale_factor": 10000.0})
+    np.testing.assert_allclose(open_cube(tmp_path / "c.mat").values, 0.25)

@@ -17,7 +17,8 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import describe_bands, is_fwhm_name, is_good_name, is_wavelength_name, is_wavelength_units_key
-from ..convention import STORED, Chunks, band_coords, chunk_cube, file_variable, tell, with_bands
+from ..band_tags import declared_scale, is_scale_name
+from ..convention import STORED, Chunks, band_coords, chunk_cube, file_variable, stored_in_words, tell, with_bands
 from ..files import clear_errors, first_bytes, open_hdf5, text
 
 _MAGIC = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file")
@@ -97,8 +98,8 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     could be the cube, one with ten times the bands of every other, such as spectra beside abundances, is taken, and
     `comment` says so.
 
-    Values stay as stored. Arrays of files before 7.3, and pixels in one axis, are read whole before they are cut
-    into blocks.
+    Values stay as stored but for a scale that a number declares (`scale_factor`, `scale`). Arrays of files before 7.3,
+    and pixels in one axis, are read whole before they are cut into blocks.
 
     Parameters
     ----------
@@ -129,10 +130,12 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
         )
     elif bands.vectors:
         cube = cube.assign_coords(band_coords("band", good=np.ravel(_load(path, bands.vectors["good"]))))
+    scale = _scale(path, variables)
+    cube = cube if scale is None else cube * np.asarray(scale, cube.dtype)
     cube.attrs = {} if comment is None else {"comment": comment}
     if comment is not None:
         tell(path, comment)
-    cube.encoding = {"source": str(path), STORED: str(raw.dtype)}
+    cube.encoding = {"source": str(path), STORED: stored_in_words(raw.dtype, [scale or 1.0], [0.0], [])}
     return cube
 
 
@@ -308,6 +311,12 @@ def _image_shape(path: Path, variables: list[_Variable]) -> tuple[int, int] | No
             return None
         sizes.append(int(_load(path, told[0]).item()))
     return sizes[0], sizes[1]
+
+
+def _scale(path: Path, variables: list[_Variable]) -> float | None:
+    """The factor to fractions that a number called as a scale declares."""
+    named = [v for v in variables if v.kind in _NUMBERS and prod(v.shape) == 1 and is_scale_name(v.field)]
+    return declared_scale({named[0].field: _load(path, named[0])}, str(path)) if named else None
 
 
 def _array(path: Path, chosen: _Variable, axis: int, image: tuple[int, int] | None, bands: str) -> xr.DataArray:

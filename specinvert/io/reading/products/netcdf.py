@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,8 @@ import xarray as xr
 
 from ....cubes import find_band_dim, is_fwhm_name, is_good_name, is_wavelength_name, length_unit
 from ... import NETCDF_LOCK, is_geographic
-from ..convention import STORED, Chunks, chunk_cube, rename_chunks, stored_as, with_geolocation
+from ..band_tags import declared_scale, is_scale_name
+from ..convention import STORED, Chunks, chunk_cube, file_variable, rename_chunks, stored_as, with_geolocation
 from ..files import HDF5_MAGIC, clear_errors, first_bytes, is_zarr, require_whole
 
 _MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", HDF5_MAGIC)
@@ -78,7 +80,8 @@ def with_metadata(dataset: xr.Dataset) -> xr.Dataset:
 def open_group(path: Path, group: str | None = None, **options: Any) -> xr.Dataset:
     """Open one group of a netCDF file or Zarr store, decoded and unread; None for the root group.
 
-    A Zarr store is read whether its metadata are consolidated or not. `options` are of `xarray.open_dataset`.
+    A Zarr store is read whether its metadata are consolidated or not. Scales by other names than CF's, such as
+    `reflectance_scale_factor`, are applied to what is no vector. `options` are of `xarray.open_dataset`.
 
     Raises
     ------
@@ -104,7 +107,7 @@ def open_group(path: Path, group: str | None = None, **options: Any) -> xr.Datas
         raise
     if head[:3] == b"CDF":
         _check_classic_size(path, head[3])
-    return opened
+    return _with_scales(opened, path)
 
 
 def choose_cube(
@@ -177,6 +180,26 @@ def _check_classic_size(path: Path, version: int) -> None:
 
 def _padded(size: int) -> int:
     return -(-size // 4) * 4
+
+
+def _with_scales(dataset: xr.Dataset, path: Path) -> xr.Dataset:
+    """The Dataset with the scales applied, unread, that attributes such as `reflectance_scale_factor` declare."""
+    for name, array in list(dataset.data_vars.items()):
+        scale = declared_scale(array.attrs, str(path)) if array.ndim > 1 and array.dtype.kind in "iuf" else None
+        if scale is not None and "scale_factor" not in array.encoding:
+            dtype = np.result_type(array.dtype, np.float32)
+            unread = file_variable(
+                tuple(map(str, array.dims)), array.shape, dtype, partial(_times, array.variable, dtype.type(scale))
+            )
+            unread.attrs = {key: value for key, value in array.attrs.items() if not is_scale_name(key)}
+            unread.encoding = {"dtype": array.dtype, **array.encoding, "scale_factor": scale}
+            lazy = unread if array.chunks is None else unread.chunk(dict(array.chunksizes))
+            dataset = dataset.assign({name: lazy})
+    return dataset
+
+
+def _times(variable: xr.Variable, scale: np.generic, window: tuple[slice, ...]) -> np.ndarray:
+    return np.asarray(variable[window].values * scale)
 
 
 def _choose(dataset: xr.Dataset, path: Path, variable: str | None) -> str:
