@@ -30,7 +30,10 @@ from ..gllim.posterior import (
     Pixels,
     Rows,
     SideInformation,
+    WindowPrediction,
     estimates,
+    leave_out,
+    member_shares,
     outside_rows,
 )
 from ..gllim.transforms import UNCHANGED, SpectraTransform, Transforms
@@ -139,9 +142,9 @@ class BlockInverter:
             trained = replace(trained, terms=[ForwardTerms.of(member) for member in self.predictor.members])
         told = np.empty((len(made), n_parameters))
         with one_blas_thread():
-            for rows, part in self._estimates(trained.terms, made, SideInformation(), every_component=False):
-                reading = Reading(part, trained, Pixels(made[rows]))
-                told[rows] = np.stack([reading.information(i) for i in range(n_parameters)], axis=1)
+            for part in self._estimates(trained.terms, made, SideInformation(), every_component=False):
+                reading = Reading(part, trained, Pixels(made[part.rows]))
+                told[part.rows] = np.stack([reading.information(i) for i in range(n_parameters)], axis=1)
         typical = np.median(told, axis=0)
         return np.where(typical >= LEAST_TYPICAL, LEAST_SHARE * typical, -np.inf)
 
@@ -240,36 +243,54 @@ class BlockInverter:
         self, spectra: np.ndarray, given: SideInformation, every_component: bool = False
     ) -> Iterator[tuple[Rows, Estimate]]:
         """Estimates of spectra (n, D), and their rows; of what is given, noise is in the units of the spectra."""
+        for row, terms, made, own in self._prepared(spectra, given):
+            for part in self._estimates(terms, made, own, every_component):
+                yield part.rows if row is None else row, part
+
+    def windows(
+        self, spectra: np.ndarray, given: SideInformation, bands: Sequence[NDArray[np.intp]]
+    ) -> list[WindowPrediction]:
+        """Each window of ``bands`` of spectra (n, D) predicted from the others, in the units of the members."""
+        predictor, n = self.predictor, len(spectra)
+        weights = None if predictor.by_evidence else member_shares(len(predictor.members), predictor.member_weights)
+        found = [WindowPrediction.empty(n, len(window)) for window in bands]
+        for row, terms, made, own in self._prepared(spectra, given):
+            rows = np.arange(n) if row is None else np.arange(n)[row]
+            each = zip(*(leave_out(one, made, bands, own) for one in terms), strict=True)
+            for whole, parts in zip(found, each, strict=True):
+                whole.put(rows, np.arange(whole.mean.shape[1]), WindowPrediction.averaged(parts, weights))
+        return found
+
+    def _prepared(
+        self, spectra: np.ndarray, given: SideInformation
+    ) -> Iterator[tuple[slice | None, Sequence[ForwardTerms], np.ndarray, SideInformation]]:
+        """Spectra in the units of the members, what is given in these, and the members: for all rows, or one by one."""
         transform, shared = self.predictor.spectra_transform, self.conditions.variance
         if transform.kind is None or (given.added is None and shared is None):
-            yield from self._estimates(self.terms, transform.forward(spectra), given, every_component)
+            yield None, self.terms, transform.forward(spectra), given
             return
         slope, made = transform.slope(spectra), transform.forward(spectra)
         if given.added is None and shared is not None and shared.ndim == 2:
-            yield from self._each(made, slope, given, every_component)
+            yield from self._each(made, slope, shared, given)
             return
         noise = np.asarray(shared) if given.added is None else given.added
         with np.errstate(invalid="ignore"):
             added = np.where(noise > 0.0, noise * slope**2, 0.0)
         known_badly = ~np.isfinite(added)
         given = replace(given, added=np.where(known_badly, 0.0, added))
-        yield from self._estimates(self.terms, np.where(known_badly, np.nan, made), given, every_component)
+        yield None, self.terms, np.where(known_badly, np.nan, made), given
 
     def _estimates(
         self, terms: Sequence[ForwardTerms], made: np.ndarray, given: SideInformation, every_component: bool
-    ) -> Iterator[tuple[Rows, Estimate]]:
-        """Estimates of spectra in the units of the members, and their rows."""
+    ) -> Iterator[Estimate]:
+        """Estimates of spectra in the units of the members."""
         predictor = self.predictor
-        weighed = predictor.by_evidence, every_component, predictor.member_weights
-        for part in estimates(terms, made, given, *weighed):
-            yield part.rows, part
+        return estimates(terms, made, given, predictor.by_evidence, every_component, predictor.member_weights)
 
     def _each(
-        self, made: np.ndarray, slope: np.ndarray, given: SideInformation, every_component: bool
-    ) -> Iterator[tuple[Rows, Estimate]]:
-        """Estimates one by one of spectra under a transform, to each of which a covariance means another noise."""
-        covariance = self.conditions.variance
-        assert covariance is not None
+        self, made: np.ndarray, slope: np.ndarray, covariance: np.ndarray, given: SideInformation
+    ) -> Iterator[tuple[slice, Sequence[ForwardTerms], np.ndarray, SideInformation]]:
+        """One by one spectra under a transform, to each of which a covariance means another noise."""
         made = np.where(np.isfinite(slope), made, np.nan)
         slope = np.where(np.isfinite(slope), slope, 0.0)
         for i in range(len(made)):
@@ -277,9 +298,7 @@ class BlockInverter:
             known = None if given.known is None else given.known[own]
             noise = slope[i, :, None] * covariance * slope[i]
             terms = [ForwardTerms.of(member.with_noise(noise)) for member in self.predictor.members]
-            alone = SideInformation(None, known, given.least_bands)
-            for _, part in self._estimates(terms, made[own], alone, every_component):
-                yield own, part
+            yield own, terms, made[own], SideInformation(None, known, given.least_bands)
 
     def read_block(
         self, block: np.ndarray, extras: Sequence[np.ndarray]

@@ -112,49 +112,57 @@ class SpectralMixture:
         for k, covariance in enumerate(self.covariances if added is None else self.covariances + added):
             root = np.linalg.inv(np.linalg.cholesky(covariance))
             precisions[k], log_dets[k] = root.T @ root, 2.0 * np.log(np.diagonal(root)).sum()
-        parts = [_Window.of(w, precisions[:, w[:, None], w]) for w in bands]
         made = [WindowPrediction.empty(len(spectra), len(window)) for window in bands]
+        sets = [(places, _Windows.of(at, precisions[:, at[:, :, None], at[:, None]])) for places, at in _alike(bands)]
         with one_blas_thread():
             for rows in _blocks(np.arange(len(spectra))):
                 gaps = spectra[rows] - self.means[:, None]
                 solved = gaps @ precisions
                 whole = 0.5 * (log_dets[:, None] - (gaps * solved).sum(axis=2) - n_bands * LOG_2PI)
-                for one, part in zip(made, parts, strict=True):
-                    one.put(
-                        rows,
-                        np.arange(len(part.bands)),
-                        part.predict(spectra[rows], solved, self.log_weights[:, None] + whole),
-                    )
+                for places, own in sets:
+                    parts = own.predict(spectra[rows], solved, self.log_weights[:, None] + whole)
+                    for place, part in zip(places, parts, strict=True):
+                        made[place].put(rows, np.arange(own.bands.shape[1]), part)
         return made
 
 
 @dataclass(frozen=True, eq=False)
-class _Window:
-    """Of the m bands of a window the precisions P_ww of all components: covariances (K, m, m), log|P_ww| (K,)."""
+class _Windows:
+    """Windows of m ``bands`` (W, m), in them covariances P_ww^-1 (K, W, m, m) of components, log|P_ww| (K, W)."""
 
     bands: NDArray[np.intp]
     covariances: Array
     log_dets: Array
 
     @classmethod
-    def of(cls, bands: NDArray[np.intp], precisions: Array) -> _Window:
+    def of(cls, bands: NDArray[np.intp], precisions: Array) -> _Windows:
         return cls(bands, np.linalg.inv(precisions), np.linalg.slogdet(precisions)[1])
 
-    def predict(self, spectra: Array, solved: Array, log_joint: Array) -> WindowPrediction:
+    def predict(self, spectra: Array, solved: Array, log_joint: Array) -> list[WindowPrediction]:
         """Of complete spectra (n, D), by P_k (y - c*_k) (K, n, D) and log pi_k p(y | k) (K, n)."""
-        own = solved[:, :, self.bands]
+        own = solved[:, :, self.bands].transpose(0, 2, 1, 3)
         left = own @ self.covariances
-        density = 0.5 * (self.log_dets[:, None] - (left * own).sum(axis=2) - len(self.bands) * LOG_2PI)
-        others = logsumexp(log_joint - density, axis=0)
-        shares = np.exp(log_joint - density - others)
-        gap = np.einsum("kn,knm->nm", shares, left)
-        variances = np.diagonal(self.covariances, axis1=1, axis2=2)
-        variance = shares.T @ variances + np.einsum("kn,knm->nm", shares, (left - gap) ** 2)
+        density = 0.5 * (self.log_dets[:, :, None] - (left * own).sum(axis=3) - self.bands.shape[1] * LOG_2PI)
+        log_shares = log_joint[:, None] - density
+        others = logsumexp(log_shares, axis=0)
+        shares = np.exp(log_shares - others)
+        gap = np.einsum("kwn,kwnm->wnm", shares, left)
+        variances = np.diagonal(self.covariances, axis1=2, axis2=3)
+        variance = np.einsum("kwn,kwm->wnm", shares, variances)
+        variance += np.einsum("kwn,kwnm->wnm", shares, (left - gap) ** 2)
         below = np.zeros(gap.shape)
-        k, n = np.nonzero(shares > np.exp(-NEGLIGIBLE))
-        np.add.at(below, n, shares[k, n, None] * ndtr(left[k, n] / np.sqrt(variances[k])))
-        mean = spectra[:, self.bands] - gap
-        return WindowPrediction(mean, variance, below, logsumexp(log_joint, axis=0) - others, others)
+        k, w, n = np.nonzero(shares > np.exp(-NEGLIGIBLE))
+        np.add.at(below, (w, n), shares[k, w, n, None] * ndtr(left[k, w, n] / np.sqrt(variances[k, w])))
+        mean = spectra[:, self.bands].transpose(1, 0, 2) - gap
+        inside = logsumexp(log_joint, axis=0) - others
+        return [WindowPrediction(*parts) for parts in zip(mean, variance, below, inside, others, strict=True)]
+
+
+def _alike(bands: Sequence[NDArray[np.intp]]) -> Iterator[tuple[list[int], NDArray[np.intp]]]:
+    """Windows of one size: their places among all of them, and their bands (W, m); empty ones are left out."""
+    for size in sorted({len(window) for window in bands} - {0}):
+        places = [place for place, window in enumerate(bands) if len(window) == size]
+        yield places, np.stack([bands[place] for place in places])
 
 
 def _blocks(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
@@ -194,21 +202,20 @@ def leave_out(
                 own = terms.derived(there, s, None if added is None else added[group[0]])
             solver = _Solver.of(own)
             inside = [np.flatnonzero(valid[first, window]) for window in bands]
-            parts = [
-                solver.window(np.searchsorted(there, window[seen])) for window, seen in zip(bands, inside, strict=True)
-            ]
+            at = [np.searchsorted(there, window[seen]) for window, seen in zip(bands, inside, strict=True)]
+            sets = [(places, solver.windows(own_bands)) for places, own_bands in _alike(at)]
             for rows in _blocks(enough[group]):
                 values = np.asarray(spectra[np.ix_(rows, there)], dtype=np.float64)
                 solved, log_joint = solver.solve(values, known[rows][:, s])
-                for one, seen, part in zip(made, inside, parts, strict=True):
-                    if len(seen):
-                        one.put(rows, seen, part.predict(values, solved, log_joint))
+                for places, of_size in sets:
+                    for place, part in zip(places, of_size.predict(values, solved, log_joint), strict=True):
+                        made[place].put(rows, inside[place], part)
     return made
 
 
 @dataclass(frozen=True, eq=False)
 class _Solver:
-    """P_k: Sigma_k^-1, ``noise`` (K, D) of a diagonal one, else (K, D, D), less the square of ``explained`` (K, D, r)."""
+    """P_k: Sigma_k^-1, ``noise`` (K, D) if it is diagonal, else (K, D, D), less ``explained`` (K, D, r) squared."""
 
     terms: ForwardTerms
     noise: Array
@@ -224,12 +231,12 @@ class _Solver:
             noise = 1.0 / np.stack([variances for variances, _ in structure.axes(theta.Sigma, theta.n_bands)])
         return cls(terms, noise, structure.solve(theta.Sigma, terms.prior.maps @ terms.root))
 
-    def window(self, bands: NDArray[np.intp]) -> _Window:
-        """Of some bands."""
-        part = self.noise[:, bands]
-        noise = part[:, :, None] * np.eye(len(bands)) if part.ndim == 2 else part[:, :, bands]
-        own = self.explained[:, bands]
-        return _Window.of(bands, noise - own @ own.transpose(0, 2, 1))
+    def windows(self, bands: NDArray[np.intp]) -> _Windows:
+        """Of windows of some ``bands`` (W, m)."""
+        own, eye = self.explained[:, bands], np.eye(bands.shape[1])
+        diagonal = self.noise.ndim == 2
+        noise = self.noise[:, bands, None] * eye if diagonal else self.noise[:, bands[:, :, None], bands[:, None]]
+        return _Windows.of(bands, noise - own @ own.transpose(0, 1, 3, 2))
 
     def solve(self, spectra: Array, known: Array) -> tuple[Array, Array]:
         """P_k (y - c*_k) (K, n, D) of complete spectra (n, D), given the known (n, s), and log pi_k p(y | k) (K, n)."""
