@@ -113,7 +113,7 @@ def evaluate(
     """
     from ..inverter import inversion_of, lacking_noise, load_inverter
     from ..io.reading import open_dataset
-    from ..scores import evaluation_findings, format_table
+    from ..scores import check_findings, evaluation_findings, format_table
 
     check_targets((output,))
     inverter = load_inverter(model)
@@ -124,8 +124,12 @@ def evaluate(
         told: dict[str, Any] = {"measured": of_test.measured, "weights": weights, "groups": groups}
         table = inverter.evaluate(data, rechunk="auto", **told, **conditions)
         lacking = [] if of_test.measured else lacking_noise(inversion_of(inverter, **conditions), data)
+        check = inversion_of(inverter, **conditions).check_of(data)
     click.echo(format_table(table))
-    for finding in (*lacking, *evaluation_findings(table)):
+    fitting = [] if check is None else check_findings(check, of_test.measured)
+    if check is not None:
+        Session.current().console.note(f"Spectra: {check.attrs['verdict']}")
+    for finding in (*lacking, *fitting, *evaluation_findings(table)):
         Session.current().console.note(_told(finding))
     write_table(table, output)
     tell_written((output,))

@@ -1,5 +1,5 @@
 from .comparison import plot_comparison, plot_ranking, plot_selection
-from .evaluation import plot_calibration, plot_evaluation
+from .evaluation import plot_calibration, plot_check, plot_evaluation
 from .layout import BandAxis, require_figure, robust_limits, save_figure
 from .maps import BLANK, MOST_ODD, edges_of, flag_colours, plot_maps, unit_ratio
 from .report import render, write_report
@@ -20,6 +20,7 @@ __all__ = [
     "pick",
     "pixel_dims",
     "plot_calibration",
+    "plot_check",
     "plot_comparison",
     "plot_convergence",
     "plot_evaluation",

@@ -1,15 +1,16 @@
-"""Figures of estimates against the truth, and of calibration: PIT histograms and coverage against level."""
+"""Figures of estimates against the truth, of calibration, and of spectra beside those that a model expects."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
-from ..cubes import units_of
-from ..scores import coverage, paired, pit_histogram, uniformity
+from ..cubes import describe_bands, units_of
+from ..scores import BY_BAND, BY_WINDOW, coverage, misfits, paired, pit_histogram, uniformity, windows_of
 from .layout import (
     BAND_COLOUR,
     DOT,
@@ -17,7 +18,10 @@ from .layout import (
     SMALL,
     SOFT,
     TITLE,
+    BandAxis,
     chosen,
+    lines_of,
+    new_figure,
     paired_rows,
     panel_grid,
     robust_limits,
@@ -234,3 +238,91 @@ def _verdict(test: xr.Dataset) -> str:
 
 def _percent(held: float) -> str:
     return f"{held:.1f} %" if 99.5 <= held < 100 else f"{held:.0f} %"
+
+
+def plot_check(check: xr.Dataset) -> Figure:
+    """Draw spectra beside those that a model expects: the result of :meth:`specinvert.GLLiMInverter.check`.
+
+    Above, what was observed and what the model reconstructs at its estimates: median, and 5 to 95 % of the spectra.
+    Below, the errors of bands that are predicted from those outside of their window, mean and standard deviation, in
+    standard deviations of the prediction: within the grey band, about zero, if the model is right. Each window has its
+    q, the mean squared error over predictive variance, 1 if the model is right; windows that do not fit are shaded.
+    Where bands were predicted one by one too, the dotted line is the mean error of these.
+
+    Returns
+    -------
+    A matplotlib Figure; see `save_figure`.
+
+    Raises
+    ------
+    ImportError : matplotlib is missing.
+    KeyError : ``check`` is no result of a check.
+
+    Examples
+    --------
+    >>> from specinvert import GLLiMInverter
+    >>> from specinvert.physics.mixing import simulate_mixtures
+    >>> training = simulate_mixtures(300, noise=0.01)
+    >>> inverter = GLLiMInverter(3, n_latent=0, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+    >>> figure = plot_check(inverter.check(training["reflectance"]))
+    >>> len(figure.axes)
+    2
+    """
+    bands = describe_bands(check["residual"], str(check["residual"].dims[0]))
+    axis, parts = BandAxis.of(bands), windows_of(bands)
+    figure = new_figure(9.0, 5.6)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(1.5, 1))
+    low, middle, high = check["observed"].values
+    upper.fill_between(axis.x, axis.y(low), axis.y(high), color=BAND_COLOUR, linewidth=0)
+    upper.plot(axis.x, axis.y(middle), color="black", linewidth=1.4, marker=axis.marker, label="observed")
+    for values, width in zip(check["reconstructed"].values, (0.8, 1.4, 0.8), strict=True):
+        label = "reconstructed" if width > 1.0 else None
+        upper.plot(axis.x, axis.y(values), "--", color=MARK, linewidth=width, label=label)
+    upper.set_ylabel(with_units("spectra", units_of(check["observed"].attrs)))
+    upper.legend(
+        fontsize=SMALL, frameon=False, ncols=2, title="median, and 5 to 95 % of the spectra", title_fontsize=SMALL
+    )
+    upper.set_title(lines_of(check.attrs["verdict"], 3, 100), fontsize=TITLE)
+    _draw_errors(lower, check, axis)
+    places = np.empty(bands.size)
+    places[axis.order] = axis.places
+    firsts, lasts = (np.array([places[window[end]] for window in parts]) for end in (0, -1))
+    inner = (lasts[:-1] + firsts[1:]) / 2
+    edges, bad = np.concatenate([firsts[:1], inner, lasts[-1:]]), misfits(check)
+    for number, (low, high) in enumerate(pairwise(edges)):
+        wrong = number in bad
+        if wrong:
+            lower.axvspan(low, high, color=MARK, alpha=0.12, linewidth=0, zorder=0)
+        lower.annotate(
+            f"q {float(check['q'][number]):.2g}",
+            ((low + high) / 2, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="center",
+            fontsize=SMALL,
+            color=MARK if wrong else SOFT,
+        )
+    for place in inner:
+        lower.axvline(place, color="0.6", linewidth=0.6, linestyle=":")
+    for ax in (upper, lower):
+        ax.tick_params(labelsize=SMALL)
+    return figure
+
+
+def _draw_errors(ax: Axes, check: xr.Dataset, axis: BandAxis) -> None:
+    broad = check.sel(left_out=BY_WINDOW)
+    mean, square = broad["offset"].values, broad["ratio"].values ** 2
+    spread = np.sqrt(np.maximum(square - mean**2, 0.0))
+    ax.axhspan(-1.0, 1.0, color=BAND_COLOUR, linewidth=0, zorder=0, label="± 1, if the model is right")
+    ax.axhline(0.0, color="black", linewidth=0.6)
+    ax.fill_between(axis.x, axis.y(mean - spread), axis.y(mean + spread), color=DOT, alpha=0.25, linewidth=0)
+    ax.plot(axis.x, axis.y(mean), color=DOT, linewidth=1.4, marker=axis.marker, label="from outside the window, ± std")
+    if BY_BAND in check["left_out"].values:
+        alone = axis.y(check["offset"].sel(left_out=BY_BAND).values)
+        ax.plot(axis.x, alone, ":", color="black", linewidth=1.0, label="from all other bands")
+    ends = [np.nanmax(np.abs(mean) + spread, initial=1.5), np.nanmax(np.abs(check["offset"].values), initial=0.0)]
+    ax.set(
+        ylim=(-1.1 * max(ends), 1.1 * max(ends)), xlabel=axis.label, ylabel="observed less predicted\n(predicted std)"
+    )
+    ax.legend(fontsize=SMALL, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.28))

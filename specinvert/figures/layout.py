@@ -119,9 +119,9 @@ def title_of(name: object) -> str:
     return lines_of(legible(name).replace("_", " "), 3)
 
 
-def lines_of(text: str, most: int) -> str:
-    """Text from a file in up to so many lines of a label."""
-    return wrapped(legible(text), LINE, most).replace("$", r"\$")
+def lines_of(text: str, most: int, width: int = LINE) -> str:
+    """Text from a file in up to so many lines of a label, or of so many characters."""
+    return wrapped(legible(text), width, most).replace("$", r"\$")
 
 
 def in_units(value: str, units: str) -> str:

@@ -26,6 +26,7 @@ from ..scores import (
     MEASURED,
     Finding,
     band_findings,
+    check_findings,
     evaluation_findings,
     is_given,
     map_findings,
@@ -33,7 +34,7 @@ from ..scores import (
     noise_findings,
     other_model,
 )
-from .evaluation import plot_calibration, plot_evaluation
+from .evaluation import plot_calibration, plot_check, plot_evaluation
 from .layout import fitting_dpi, new_figure
 from .results import entries_of
 from .spectrum import draw_spectrum, plot_convergence, plot_training, sampled_spectra
@@ -248,6 +249,8 @@ def _evaluation(model: Model, sample: EvaluatedSample, findings: list[Finding]) 
     findings += evaluation_findings(scores)
     if scores.attrs["truth"] != MEASURED:
         findings += noise_findings(float(sample.estimates["fit_rmse"].median()), model.training_noise)
+    if sample.check is not None:
+        findings += check_findings(sample.check, scores.attrs["truth"] == MEASURED)
     findings += band_findings(sample.rows, model.bands, "test spectra")
     said = "; ".join(
         f"{name}: NRMSE {float(nrmse):.3g}"
@@ -268,6 +271,8 @@ def _evaluation(model: Model, sample: EvaluatedSample, findings: list[Finding]) 
             "the share of truths inside intervals of each level; on the diagonal if they hold what they say.",
         ),
     ]
+    if sample.check is not None:
+        parts.append(_checked(sample.check))
     for kind, place in sample.examples.items():
         true = {name: float(sample.truth[name].isel(place)) for name in sample.truth.data_vars}
         fit = float(sample.estimates["fit_rmse"].isel(place))
@@ -282,6 +287,16 @@ def _evaluation(model: Model, sample: EvaluatedSample, findings: list[Finding]) 
             )
         )
     return Section("evaluation", "Evaluation on test spectra", parts)
+
+
+def _checked(check: xr.Dataset) -> Picture:
+    return Picture.of(
+        plot_check(check),
+        f"Observed and reconstructed spectra, and errors of bands predicted from others. {check.attrs['verdict']}",
+        f"What {check.attrs['n_spectra']:,} spectra of the test set are beside what the model expects, whatever their "
+        "truth. Below, each band predicted from those outside of its window: within the grey band if the model is "
+        "right. An error that looks like another value of a parameter does not show here.",
+    )
 
 
 def _maps(model: Model, results: Results, findings: list[Finding]) -> Section:

@@ -199,7 +199,8 @@ def plot_spectrum(
 ) -> Figure:
     """Draw one spectrum with the model's fit and residuals, and the posterior of each parameter.
 
-    The fit is the mean of the spectra that the components reconstruct (output ``residual``). The grey band about
+    The fit is the mean of the spectra that the components reconstruct (output ``residual``). The band behind it is what
+    bands of other windows predict, which a fit that follows an error does not show. The grey band about
     the residuals is two standard deviations to each side: of the model's noise, that of each component counted by its
     weight, and of `noise`. Densities are those of the posterior mixture (eq. JGMM_inverse_map) in physical units,
     before any recalibration; the strip below each shows estimate and 90 % interval in the range of training.
@@ -263,8 +264,14 @@ def _draw_fit(figure: Figure | SubFigure, model: Model, explained: Explanation) 
     units = units_of({"units": model.spectra_units})
     upper.plot(axis.x, axis.y(observed), color="black", linewidth=1.4, marker=axis.marker, label="observed")
     upper.plot(axis.x, axis.y(observed - residual), color=MARK, linewidth=1.2, linestyle="--", label="fitted")
+    misfits = ""
+    if explained.expected is not None:
+        low, high = axis.y(explained.expected.low), axis.y(explained.expected.high)
+        label = "from bands of other windows, ± 2 std"
+        upper.fill_between(axis.x, low, high, color=MARK, alpha=0.18, linewidth=0, label=label, zorder=0)
+        misfits = "".join(f"\nnot what other windows predict: {text}" for text in explained.expected.misfits)
     upper.set_ylabel(with_units(title_of(model.spectra_name), units))
-    upper.legend(fontsize=SMALL, frameon=False, ncols=2)
+    upper.legend(fontsize=SMALL, frameon=False, ncols=3)
     spread = axis.y(2 * deviation)
     lower.fill_between(axis.x, -spread, spread, color=BAND_COLOUR, linewidth=0, label="± 2 std of the noise")
     lower.axhline(0.0, color="black", linewidth=0.6)
@@ -276,7 +283,7 @@ def _draw_fit(figure: Figure | SubFigure, model: Model, explained: Explanation) 
     rmse = float(np.sqrt((residual[seen] ** 2).mean()))
     upper.set_title(
         f"fit RMSE {in_units(f'{rmse:.3g}', units)}; {100 * inside.mean():.0f} % of "
-        f"{seen.sum()} bands within ± 2 std of the noise (95 % expected)",
+        f"{seen.sum()} bands within ± 2 std of the noise (95 % expected){misfits}",
         fontsize=TITLE,
     )
     for ax in (upper, lower):

@@ -13,10 +13,12 @@ from .explanation import (
 from .fit import KEPT, TrainingOptions, column_names, is_automatic, read_settings
 from .inversion import Inversion
 from .inverter import GLLiMInverter, inversion_of, load_inverter, model_of
+from .predictive import ExpectedSpectrum
 
 __all__ = [
     "KEPT",
     "EvaluatedSample",
+    "ExpectedSpectrum",
     "Explanation",
     "GLLiMInverter",
     "Inversion",

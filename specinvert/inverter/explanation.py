@@ -15,6 +15,7 @@ from ..gllim.mixtures import cdf, quantile
 from ..model import Model
 from ..scores import Finding, broadcast_truth, noise_findings, read_truth
 from .inversion import Inversion
+from .predictive import ExpectedSpectrum
 
 MAX_PAIRS = 20_000
 """Samples that figures are of."""
@@ -37,7 +38,8 @@ class EvaluatedSample:
 
     ``evaluation`` is of the whole set; ``estimates`` (with fit_rmse), ``truth`` and ``pit`` are of the sample, whose
     spectra ``rows`` (n, D) are in the order of the model's bands. ``examples`` are places of spectra by what they are,
-    ``inversion`` is how those of ``cube`` were inverted.
+    ``inversion`` is how those of ``cube`` were inverted. ``check`` says how well spectra of the sample fit; None where
+    a parameter is known by an interval.
     """
 
     evaluation: xr.Dataset
@@ -48,6 +50,7 @@ class EvaluatedSample:
     rows: Array
     examples: dict[str, dict[Any, int]]
     inversion: Inversion
+    check: xr.Dataset | None
 
     @property
     def n_examined(self) -> int:
@@ -78,6 +81,7 @@ def evaluate_sample(inversion: Inversion, test: xr.Dataset, measured: bool = Fal
         _rows(request),
         _examples(estimates["fit_rmse"]),
         inversion,
+        inversion.check_of(some),
     )
 
 
@@ -170,8 +174,8 @@ class Explanation:
 
     ``observed`` (D,) is NaN where a band is missing, ``outputs`` are those of its inversion, all NaN where too few
     bands are valid. ``residual`` (D,) is observed less fitted, the output of that name, and ``deviation`` (D,) that of
-    the noise, of the model and what is given; both are None, and ``marginals`` without densities, where a parameter is
-    known by an interval.
+    the noise, of the model and what is given; ``expected`` is what bands of other windows say of each. These are None,
+    and ``marginals`` without densities, where a parameter is known by an interval.
     """
 
     observed: Array
@@ -179,6 +183,7 @@ class Explanation:
     residual: Array | None = None
     deviation: Array | None = None
     marginals: list[Marginal] = field(default_factory=list)
+    expected: ExpectedSpectrum | None = None
 
     @property
     def is_inverted(self) -> bool:
@@ -213,7 +218,8 @@ def explain(inversion: Inversion, spectrum: xr.DataArray | xr.Dataset) -> Explan
     posterior = inversion.posterior(request.cube)
     deviation = np.sqrt(noise_variance(model, posterior["weight"].values, conditions.variance, observed))
     densities = marginals(model, posterior, outputs)
-    return Explanation(np.where(seen, observed, np.nan), outputs, residual, deviation, densities)
+    expected = inversion.expected(request)
+    return Explanation(np.where(seen, observed, np.nan), outputs, residual, deviation, densities, expected)
 
 
 def needed_outputs(model: Model) -> list[str]:

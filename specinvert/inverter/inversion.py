@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,10 @@ from ..scores import (
     read_truth,
     weighted_calibration,
 )
+from .predictive import ExpectedSpectrum, checked, expected
+
+CHECKED = 1000
+"""Spectra that a check is of."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,35 @@ class Inversion:
             scores = scores.assign({column: ("parameter", [row[column] for row in rows]) for column in rows[0]})
         absent = [name for name in self.model.names if name not in names]
         told = {"absent": ", ".join(absent)} if absent else {}
-        return scores.assign_attrs(truth=MEASURED if measured else "simulated", **told)
+        check = self.check_of(test, by_band=False)
+        of_spectra: dict[str, Any] = {}
+        if check is not None:
+            named = {"check_bands": check["window_bands"].values.tolist(), "check_q": check["q"].values}
+            of_spectra = {"check": check.attrs["verdict"], **named}
+        return scores.assign_attrs(truth=MEASURED if measured else "simulated", **told, **of_spectra)
+
+    def check_of(self, test: xr.Dataset, by_band: bool = True) -> xr.Dataset | None:
+        """:meth:`check` of the spectra of a test set; None where a parameter is known by an interval."""
+        spectra = read_truth(test, self.model.names, self.model.attrs, partial=True)[1]
+        interval = self.conditions(replace(self, rechunk="auto").request(spectra)).has_interval
+        return None if interval else self.check(spectra, by_band=by_band)
+
+    def check(self, cube: xr.DataArray | xr.Dataset, n_spectra: int = CHECKED, by_band: bool = True) -> xr.Dataset:
+        """The posterior predictive check of spectra: see :meth:`specinvert.GLLiMInverter.check`."""
+        whole = isinstance(n_spectra, numbers.Integral) and not isinstance(n_spectra, bool)
+        if not whole or n_spectra < 1:
+            raise ValueError(f"n_spectra={n_spectra!r} must be an integer, 1 or more")
+        request = replace(self, rechunk="auto").request(cube)
+        if self.conditions(request).has_interval:
+            raise ValueError("a check needs known parameters by value: leave the interval out of known")
+        return checked(self.model, self._reconstructing(request), request, int(n_spectra), by_band)
+
+    def expected(self, request: Request) -> ExpectedSpectrum:
+        """What the model expects of each band of the only spectrum of a request from bands of other windows."""
+        return expected(self.model, self._reconstructing(request), request)
+
+    def _reconstructing(self, request: Request) -> BlockInverter:
+        return self._kernel(request, declare_outputs(["residual"], self.model.names, self.model.theta.n_latent))
 
     def pit(self, test: xr.Dataset) -> xr.Dataset:
         """The posterior's distribution function at the truth, by parameter."""

@@ -271,9 +271,62 @@ class GLLiMInverter(InverterSettings):
         Dataset over ``parameter``: nrmse, rmse, bias, r2, correlation_squared, the number of pairs, the mean crps
         (without compositions), for parameters under a log the error in decades (rmse_decades) and its factor, and
         of the intervals coverage_50, coverage_90, coverage_95, ks_statistic and ks_p of the PIT values' uniformity
-        (without weights), and calibration_error, the mean difference of coverage and level.
+        (without weights), and calibration_error, the mean difference of coverage and level. The attributes ``check``
+        and ``check_q``, one a window of ``check_bands``, say how well the spectra fit, as :meth:`check` does.
         """
         return inversion_of(self, **options).evaluate(test, measured, weights, groups)
+
+    def check(
+        self,
+        cube: xr.DataArray | xr.Dataset,
+        noise: Any = None,
+        known: Any = None,
+        *,
+        n_spectra: int = 1000,
+        **options: Any,
+    ) -> xr.Dataset:
+        """Compare spectra with those that the model expects: the posterior predictive check, which needs no truth.
+
+        A fit swallows a part of any error of the spectra. So each band is predicted from all others, and each of four
+        windows of bands (six from 20 bands) from those outside. An error that looks like another value of a parameter
+        leaves no trace in spectra, and none here.
+
+        Parameters
+        ----------
+        cube : spectra as :meth:`invert` takes them, of any size: a fixed random choice is read.
+        noise, known : as in :meth:`invert`; no interval.
+        n_spectra : how many are compared at most.
+        options : further ones of :meth:`invert`, such as ``band_dim`` and ``tolerance``.
+
+        Returns
+        -------
+        Dataset, in memory, of the bands of the model. Over ``left_out`` ("band": from all other bands; "window": from
+        those outside of the window) and band: ``offset``, the mean error, and ``ratio``, the root mean square, both in
+        standard deviations of the prediction; ``inside_90``, the share of values in its central 90 %; and
+        ``predicted_std``. Over ``window``: ``q``, the mean squared error over predictive variance, 1 where the model is
+        right, its standard error ``q_error``, ``window_offset``, ``window_inside_90`` and ``window_bands`` in words.
+        Over band: quantiles of the ``observed`` and of the ``reconstructed`` spectra, ``residual`` and
+        ``residual_std`` of their difference, in the units of the spectra. Of spectra under a transform, predictions are
+        of the transformed ones. The attribute ``verdict`` says it in words, ``n_spectra`` of how many.
+
+        Raises
+        ------
+        ValueError : not fitted, a parameter known by an interval, or as :meth:`invert`.
+
+        Examples
+        --------
+        >>> from specinvert.physics.mixing import simulate_mixtures
+        >>> training, scene = (simulate_mixtures(400, noise=0.01, seed=seed) for seed in (0, 1))
+        >>> inverter = GLLiMInverter(4, n_latent=2, tol=0.1, random_state=0).fit(training, parameters=["grain_size"])
+        >>> check = inverter.check(scene["reflectance"])
+        >>> check.sizes["window"], check.attrs["n_spectra"]
+        (6, 400)
+        >>> brighter = scene["reflectance"] * xr.where(abs(scene["wavelength"] - 1500.0) < 100.0, 1.2, 1.0)
+        >>> found = inverter.check(brighter)
+        >>> str(found["window_bands"][found["q"].argmax()].values), bool(found["q"].max() > 3.0 * check["q"].max())
+        ('1446.7 to 1700 nm', True)
+        """
+        return inversion_of(self, noise=noise, known=known, **options).check(cube, n_spectra)
 
     def pit(self, test: xr.Dataset, **options: Any) -> xr.Dataset:
         """The probability integral transform of true parameters: the posterior's distribution function at the truth.

@@ -271,7 +271,7 @@ class PixelPanel:
         self.reader = reader
         self.head: Div = prose(line(ASK, "note"))
         self.numbers: Div = prose("", visible=False)
-        self.lines = ColumnDataSource(data={"x": [], "observed": [], "fitted": []})
+        self.lines = ColumnDataSource(data={"x": [], "observed": [], "fitted": [], "low": [], "high": []})
         self.residuals = ColumnDataSource(data={"x": [], "residual": [], "lower": [], "upper": []})
         attrs = {} if reader.inverter is None else reader.inverter.model_.attrs
         names = [] if reader.inverter is None else reader.inverter.model_.names
@@ -301,6 +301,8 @@ class PixelPanel:
             return [upper]
         fitted = {"line_color": _FITTED, "line_width": 1.6, "line_dash": "dashed", "legend_label": "fitted"}
         upper.line("x", "fitted", source=self.lines, **fitted)
+        expected = {"fill_color": _FITTED, "fill_alpha": 0.18, "legend_label": "from other windows, ± 2 std"}
+        upper.varea("x", "low", "high", source=self.lines, level="underlay", **expected)
         lower = canvas(RESIDUAL_HEIGHT, **_TOOLS, x_range=upper.x_range)
         band = {"fill_color": _NOISE, "fill_alpha": 0.5, "legend_label": "± 2 std of the noise"}
         lower.varea("x", "lower", "upper", source=self.residuals, **band)
@@ -341,7 +343,10 @@ class PixelPanel:
         axis, nothing = self.reader.axis, np.full(observed.shape, np.nan)
         residual = nothing if explained is None or explained.residual is None else explained.residual
         deviation = nothing if explained is None or explained.deviation is None else explained.deviation
-        self.lines.data = {"x": axis.x, "observed": axis.y(observed), "fitted": axis.y(observed - residual)}
+        expected = None if explained is None else explained.expected
+        low, high = (nothing, nothing) if expected is None else (expected.low, expected.high)
+        lines = {"observed": observed, "fitted": observed - residual, "low": low, "high": high}
+        self.lines.data = {"x": axis.x, **{name: axis.y(values) for name, values in lines.items()}}
         spread = axis.y(2.0 * deviation)
         self.residuals.data = {"x": axis.x, "residual": axis.y(residual), "lower": -spread, "upper": spread}
 
@@ -383,6 +388,8 @@ def _head(pixel: Pixel) -> str:
     if pixel.explained is not None and "fit_rmse" in pixel.explained.outputs:
         rmse = pixel.explained.outputs["fit_rmse"]
         rows.append(("fit RMSE", f"{float(rmse):.4g} {units_of(rmse.attrs)}".strip()))
+    if pixel.explained is not None and pixel.explained.expected is not None:
+        rows.append(("not what other windows predict", ", ".join(pixel.explained.expected.misfits) or "no window"))
     return render(PARTS, "pixel", place=place, rows=rows, remarks=pixel.remarks)
 
 

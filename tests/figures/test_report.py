@@ -108,7 +108,7 @@ def test_the_page_is_well_formed_and_can_be_read_without_seeing_it(page):
     assert levels.count(1) == 1
     assert all(b - a <= 1 for a, b in pairwise(levels))
     images = page.all("img")
-    assert len(images) == 7
+    assert len(images) == 8
     assert all(len(image["alt"]) > 40 for image in images)
     assert len(page.all("caption")) == len(page.all("table")) == 5
     ids = [attrs["id"] for _, attrs in page.elements if "id" in attrs]

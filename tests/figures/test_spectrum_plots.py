@@ -44,8 +44,7 @@ def test_the_band_about_the_residuals_is_two_deviations_of_model_and_declared_no
     theta = fitted().parameters_
     weight = fitted().posterior(cube, noise=0.3)["weight"].values
     bands = [
-        next(c for ax in plot_spectrum(fitted(), cube, noise=noise).axes for c in ax.collections)
-        for noise in (None, 0.3, np.full(8, 0.3))
+        plot_spectrum(fitted(), cube, noise=noise).axes[1].collections[0] for noise in (None, 0.3, np.full(8, 0.3))
     ]
     heights = [np.abs(band.get_paths()[0].vertices[:, 1]).max() for band in bands]
     assert heights[1] == pytest.approx(2 * np.sqrt(weight @ theta.Sigma + 0.09), rel=1e-3)

@@ -70,6 +70,9 @@ def test_a_click_shows_the_numbers_of_the_inversion_and_of_the_posterior():
     order = np.argsort(inverter.model_.bands.wavelength)
     np.testing.assert_allclose(page.panel.lines.data["observed"], spectrum.values[order], rtol=1e-12)
     np.testing.assert_allclose(page.panel.residuals.data["residual"], found["residual"].values[order], atol=1e-12)
+    assert (page.panel.lines.data["low"] < page.panel.lines.data["high"]).all()
+    assert "not what other windows predict" in page.panel.head.text
+    assert "no window" in page.panel.head.text
     for density, name in zip(page.panel.densities, inverter.model_.names, strict=True):
         assert density.mean.location == float(found[name])
         assert f"{float(found[f'{name}_std']):.3g}" in page.panel.numbers.text
