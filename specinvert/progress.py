@@ -208,3 +208,9 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}:{rest:02d} min"
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d} h"
+
+
+def warn_user(text: str) -> None:
+    """Warn who uses the package: in this process, or from a worker of a dask cluster."""
+    warn: Callable[[str], object] = getattr(sys.modules.get("distributed"), "warn", warnings.warn)
+    warn(text)

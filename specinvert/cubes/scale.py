@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from ..gllim.core import Array
 from ..gllim.model import GLLiMParameters
 from ..gllim.transforms import SpectraTransform
+from ..progress import warn_user
 
 LEAST_TIMES, LEAST_BEYOND = 30.0, 20.0
 """How many times the values of training those of a band are in the median, and the largest of all bands the largest,
@@ -50,11 +46,10 @@ def times_training(spectra: Array, typical: Array) -> float | None:
 
 
 def warn_of_scale(times: float) -> None:
-    """Warn of spectra on another scale than those of training, from a worker of a cluster to who uses it."""
+    """Warn of spectra on another scale than those of training."""
     shown = f"{max(times, 1 / times):,.0f}".replace(",", " ")
     seen, do = (f"{shown} times", f"divide them by {shown}") if times > 1 else (f"1/{shown} of", f"multiply by {shown}")
-    warn: Callable[[str], Any] = getattr(sys.modules.get("distributed"), "warn", warnings.warn)
-    warn(
+    warn_user(
         f"the values of the spectra are about {seen} those of training: {do}, or declare their scale "
         "(scale_factor, or reflectance scale factor in a header); the maps of such spectra mean nothing"
     )

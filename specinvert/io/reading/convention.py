@@ -22,6 +22,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from ...cubes import describe_bands, is_unknown
+from ...progress import warn_user
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +100,97 @@ def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr
     token = tokenize(path, os.stat(path).st_mtime_ns, array.name, blocks)
     data = array.variable.chunk(dict(zip(array.dims, blocks, strict=True)), name=f"open_cube-{token}")
     return array.copy(data=data.data)
+
+
+def without_fills(
+    array: xr.DataArray,
+    path: Path,
+    stored: np.dtype | None = None,
+    scale: float = 1.0,
+    offset: float = 0.0,
+    declared: Sequence[float | None] = (),
+    valid: tuple[float, float] | None = None,
+) -> xr.DataArray:
+    """The array as floats, lazy where it is, with NaN for what stands for no data though the file does not say so.
+
+    That is what :func:`fill_places` says of stored numbers, and what is further out of a range of valid values than
+    this is wide. Reading such values warns, by the same words for all blocks.
+
+    Parameters
+    ----------
+    array : values = numbers * scale + offset.
+    stored : the type of the numbers; None for that of the array.
+    declared : numbers that the file declares to stand for no data, of which nothing is said.
+    valid : lowest and highest valid value.
+    """
+    made = np.dtype(np.float64 if array.dtype == np.float64 else np.float32)
+    told = tuple(sorted({float(value) for value in declared if value is not None}))
+    clear = partial(_cleared, str(path), np.dtype(stored or array.dtype), scale, offset, told, valid, made)
+    if array.chunks is None:
+        return array.copy(data=clear(array.values))
+    meta = np.empty((0,) * array.ndim, made)
+    return array.copy(data=array.data.map_blocks(clear, dtype=made, meta=meta))
+
+
+def _cleared(
+    path: str,
+    stored: np.dtype,
+    scale: float,
+    offset: float,
+    declared: tuple[float, ...],
+    valid: tuple[float, float] | None,
+    made: np.dtype,
+    block: np.ndarray,
+) -> np.ndarray:
+    plain = scale == 1.0 and offset == 0.0
+    numbers = block if plain else (block.astype(np.float64) - offset) / scale
+    fills = fill_places(numbers, stored)
+    if valid is not None:
+        with np.errstate(invalid="ignore"):
+            low, high = 2 * valid[0] - valid[1], 2 * valid[1] - valid[0]
+            fills |= (block < low) | (block > high)
+    with np.errstate(over="ignore"):
+        values = block.astype(made)
+    if fills.any():
+        values[fills] = np.nan
+        found = np.unique(np.asarray(numbers[fills], np.float64))
+        if not np.isclose(found[:, None], np.array(declared)).any(axis=1).all():
+            warn_of_fills(path)
+    return values
+
+
+def warn_of_fills(path: str | Path) -> None:
+    """Warn that a file has values that stand for no data and that it does not declare."""
+    warn_user(
+        f"{path}: values that the file does not declare as fills are taken for no data: -9999, -32768, the ends of "
+        "integer types, what is beyond 1e15 or far out of the valid range"
+    )
+
+
+_LARGEST_VALUE = 1e15
+
+
+def fill_places(numbers: np.ndarray, stored: np.dtype) -> np.ndarray:
+    """Where numbers, of the type `stored` in their file, are what commonly stands for no data.
+
+    They are -9999, of floats also -32768 and what is beyond 1e15, as float32's lowest and netCDF's default fill are, or
+    averages over some of them; of integers in two bytes or more also the ends of their type.
+    """
+    if stored.kind == "b" or (stored.kind in "iu" and stored.itemsize < 2):
+        return np.zeros(numbers.shape, bool)
+    if stored.kind == "f":
+        with np.errstate(invalid="ignore"):
+            fills = np.abs(numbers) > _LARGEST_VALUE
+        wanted: tuple[int, ...] = (-9999, -32768)
+    else:
+        ends = np.iinfo(stored)
+        wide = stored.itemsize > 2 or stored.kind == "u"
+        wanted = (-9999, int(ends.min), int(ends.min) + 1) if stored.kind == "i" else ()
+        wanted += (int(ends.max),) if wide else ()
+        fills = np.zeros(numbers.shape, bool)
+    for value in wanted:
+        fills |= numbers == value if numbers.dtype.kind in "iu" else np.abs(numbers - value) < 0.01
+    return np.asarray(fills)
 
 
 def wanted_blocks(chunks: Chunks, dims: tuple[str, ...], whole: str) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import xarray as xr
 
 from ...cubes import NM_PER_UNIT, describe_bands, find_band_dim, read_fwhm, read_good
 from .. import is_geographic
-from .convention import STORED, Chunks, named_errors, stored_as
+from .convention import STORED, Chunks, stored_as
 from .open import choose_reader, open_cube
 from .products.netcdf import open_group, with_metadata
 
@@ -61,8 +61,7 @@ def _of_dataset(path: Path) -> list[str]:
         bands = _bands(array)
         if bands and array.ndim > 1:
             lines.append(f"    stored as {stored_as(array)}")
-            read = named_errors(array, str(path))
-            bands += _values(read)
+            bands += _values(open_cube(path, variable=str(name), reader="netcdf"))
         lines += bands
     if len(data.data_vars) > _SHOWN:
         lines.append(f"  and {len(data.data_vars) - _SHOWN} more variables")

@@ -29,13 +29,15 @@ def open_cube(
     and what else GDAL reads.
     The first reader that knows the file opens it; :func:`specinvert.register_reader` adds one.
 
-    The cube has NaN where there is no data, scale and offset applied, and float32 values (float64 where the file
-    holds float64). A 1-D coordinate `wavelength` keeps the unit of the file in its `units`; `fwhm` and `good`
-    (False for bands listed as bad or without data) are there where the file tells. CRS and transform are where
-    `cube.rio` finds them; swaths have 2-D coordinates `lat` and `lon`. Rasters come as (y, x, wavelength), or
-    (y, x, band) where the file tells no wavelengths, then with the band names as coordinate; netCDF variables
-    keep their dimensions. Tables of spectra and spectral libraries come as (sample, wavelength), with what else the
-    file tells of a spectrum along `sample`. Attribute `sensor` names the sensor, and `comment` what was assumed.
+    The cube has NaN where there is no data, also where fills are not declared but common (-9999, -32768, the ends of
+    integer types, values beyond 1e15 or far out of the valid range), which warns. Scale and offset are applied, values
+    are float32 (float64 where the file holds float64). A 1-D coordinate `wavelength` keeps the unit of the file in its
+    `units`; `fwhm` and `good` (False for bands listed as bad or without data) are there where the file tells. CRS and
+    transform are where `cube.rio` finds them; swaths have 2-D coordinates `lat` and `lon`. Rasters come as
+    (y, x, wavelength), or (y, x, band) where the file tells no wavelengths, then with the band names as coordinate;
+    netCDF variables keep their dimensions. Tables of spectra and spectral libraries come as (sample, wavelength), with
+    what else the file tells of a spectrum along `sample`. Attribute `sensor` names the sensor, and `comment` what was
+    assumed.
 
     Parameters
     ----------
@@ -128,7 +130,7 @@ def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:
     ValueError : truncated, or neither netCDF nor a table with columns named by wavelength.
     """
     from .products.csv import SUFFIXES, read_spectra_table
-    from .products.netcdf import open_group
+    from .products.netcdf import clear_spectra, open_group
 
     file = Path(path)
     if not file.exists():
@@ -137,9 +139,10 @@ def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:
         table = read_spectra_table(file)
         own = [name for name, column in table.coords.items() if column.dims == ("sample",) and name != "sample"]
         return table.reset_coords([name for name in own if table[name].dtype.kind in "iuf"])
-    dataset = open_group(file, decode_coords="all", chunks={})
+    opened = open_group(file, decode_coords="all", chunks={})
+    dataset = clear_spectra(opened, file)
     if dataset.nbytes > IN_MEMORY_BYTES:
         return dataset
     told = "its values cannot be read, damaged or truncated ({}); copy it again"
-    with dataset, clear_errors(file, told, OSError, RuntimeError, ValueError):
+    with opened, clear_errors(file, told, OSError, RuntimeError, ValueError):
         return dataset.load()

@@ -98,7 +98,7 @@ def test_averages_over_fill_values_in_a_table_are_missing(tmp_path):
     spectra = open_cube(path, chunks=None)
     np.testing.assert_allclose(spectra.values[[0, 2]], [[0.045, 0.074, 0.38], [0.035, 0.064, 0.41]], rtol=1e-6)
     assert np.isnan(spectra.values[1]).all()
-    assert "3 values beyond 1e+15 set to NaN" in spectra.attrs["history"]
+    assert "3 values of -9999, -32768 or beyond 1e15 set to NaN" in spectra.attrs["history"]
 
 
 def test_an_image_without_a_place_has_pixels_by_number_and_maps_without_an_empty_grid_mapping(tmp_path):

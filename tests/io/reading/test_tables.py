@@ -88,7 +88,8 @@ def test_what_was_assumed_of_a_table_is_said_on_stderr_once(tmp_path):
     path = write(tmp_path / "t.csv", "B02,B8A,B12\n0.1,0.2,-9999\n")
     told = CliRunner().invoke(main, ["info", str(path)])
     assert told.stderr == (
-        f"Warning: {path}: wavelengths are those of Sentinel-2A, told by the names of the columns; -9999 set to NaN\n"
+        f"Warning: {path}: wavelengths are those of Sentinel-2A, told by the names of the columns; "
+        "1 values of -9999, -32768 or beyond 1e15 set to NaN\n"
     )
 
 
@@ -161,7 +162,7 @@ def test_names_of_columns_have_decimal_commas_where_values_have_and_remarks_may_
 def test_missing_spectra_are_nan_and_unnamed_columns_left_out(tmp_path):
     spectra = open_cube(write(tmp_path / "t.csv", ',"Unnamed: 0",500,600\n0,0,-9999,0.5\n1,1,,0.25\n'))
     np.testing.assert_array_equal(spectra.values, [[np.nan, 0.5], [np.nan, 0.25]])
-    assert spectra.attrs["history"] == "-9999 set to NaN"
+    assert spectra.attrs["history"] == "1 values of -9999, -32768 or beyond 1e15 set to NaN"
     assert set(spectra.coords) == {"wavelength"}
 
 

@@ -14,14 +14,12 @@ import xarray as xr
 
 from ....cubes import is_wavelength_name
 from ..band_tags import SpectralColumns, numbered_bands, spectral_columns
-from ..convention import Chunks, chunk_cube, tell, with_bands
+from ..convention import Chunks, chunk_cube, fill_places, tell, with_bands
 from ..files import clear_errors
 
 SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 SPECTRA = "reflectance"
 _DELIMITERS = ("\t", ";", ",")
-_NO_DATA = -9999.0
-_LARGEST_VALUE = 1e15
 _TAIL_BYTES = 4_000_000
 _LARGEST_FRACTION, _LARGEST_PERCENT = 2.0, 130.0
 _LEAST_MEDIAN_PERCENT = 1.5
@@ -70,8 +68,8 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     text, and unnamed ones are left out.
 
     Values in percent are divided by 100: where the names of the columns say percent, or where more than half of the
-    values are above 1.5 and none is above 130. NaN are -9999, and values beyond 1e15, which are fills of other formats
-    or averages over some of them. Attribute `history` says what was done, and so does a warning of the log.
+    values are above 1.5 and none is above 130. NaN are -9999, -32768 and values beyond 1e15, which are fills of other
+    formats or averages over some of them. Attribute `history` says what was done, and so does a warning of the log.
 
     Parameters
     ----------
@@ -94,13 +92,10 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     history = []
     if chosen.sensor is not None:
         history.append(f"wavelengths are those of {chosen.sensor}, told by the names of the columns")
-    if (values == _NO_DATA).any():
-        values[values == _NO_DATA] = np.nan
-        history.append(f"{_NO_DATA:g} set to NaN")
-    fills = np.abs(values) > _LARGEST_VALUE
+    fills = fill_places(values, values.dtype)
     if fills.any():
         values[fills] = np.nan
-        history.append(f"{int(fills.sum())} values beyond {_LARGEST_VALUE:g} set to NaN")
+        history.append(f"{int(fills.sum())} values of -9999, -32768 or beyond 1e15 set to NaN")
     attrs = {"long_name": "reflectance"}
     reason = _percent(values, chosen)
     if reason:

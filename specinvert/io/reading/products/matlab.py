@@ -18,7 +18,17 @@ import xarray as xr
 
 from ....cubes import describe_bands, is_fwhm_name, is_good_name, is_wavelength_name, is_wavelength_units_key
 from ..band_tags import declared_scale, is_scale_name
-from ..convention import STORED, Chunks, band_coords, chunk_cube, file_variable, stored_in_words, tell, with_bands
+from ..convention import (
+    STORED,
+    Chunks,
+    band_coords,
+    chunk_cube,
+    file_variable,
+    stored_in_words,
+    tell,
+    with_bands,
+    without_fills,
+)
 from ..files import clear_errors, first_bytes, open_hdf5, text
 
 _MAGIC = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file")
@@ -118,9 +128,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     chosen, comment = _choose(path, variables, bands, image, variable)
     whole = "wavelength" if "wavelength" in bands.vectors else "band"
     raw = _array(path, chosen, _band_axis(path, chosen, bands, image), image, whole)
-    cube = chunk_cube(raw, chunks, whole=whole, path=str(path))
-    if cube.dtype.kind in "iu":
-        cube = cube.astype(np.float32)
+    cube = without_fills(chunk_cube(raw, chunks, whole=whole, path=str(path)), path)
     if whole == "wavelength":
         vectors = {what: np.ravel(_load(path, vector)) for what, vector in bands.vectors.items()}
         cube = with_bands(

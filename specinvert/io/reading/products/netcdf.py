@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,16 @@ import xarray as xr
 from ....cubes import find_band_dim, is_fwhm_name, is_good_name, is_wavelength_name, length_unit
 from ... import NETCDF_LOCK, is_geographic
 from ..band_tags import declared_scale, is_scale_name
-from ..convention import STORED, Chunks, chunk_cube, file_variable, rename_chunks, stored_as, with_geolocation
+from ..convention import (
+    STORED,
+    Chunks,
+    chunk_cube,
+    file_variable,
+    rename_chunks,
+    stored_as,
+    with_geolocation,
+    without_fills,
+)
 from ..files import HDF5_MAGIC, clear_errors, first_bytes, is_zarr, require_whole
 
 _MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", HDF5_MAGIC)
@@ -53,8 +62,7 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
             coordinate.load()
     source, stored = dict(cube.encoding), stored_as(cube)
     cube = chunk_cube(cube, chunks, whole=band_dim or "", path=str(path))
-    if cube.dtype != np.float32 and np.dtype(source.get("dtype", cube.dtype)).kind in "iu":
-        cube = cube.astype(np.float32, keep_attrs=True)
+    cube = _cleared(cube, source, path)
     if band_dim is not None:
         cube = _rename_metadata(cube, band_dim)
     cube.encoding = {"source": str(path), STORED: stored}
@@ -134,8 +142,7 @@ def swath_cube(raw: xr.DataArray, dim: str, sensor: str, chunks: Chunks, path: P
     bare = raw.drop_vars(list(raw.coords)).rename({dim: "wavelength"})
     bare.encoding["preferred_chunks"] = rename_chunks(raw.encoding.get("preferred_chunks", {}), dim, "wavelength")
     cube = chunk_cube(bare, rename_chunks(chunks, dim, "wavelength"), whole="wavelength", path=str(path))
-    if cube.dtype.kind in "iu":
-        cube = cube.astype(np.float32)
+    cube = _cleared(cube, raw.encoding, path)
     cube.attrs = {"sensor": sensor} | ({"units": raw.attrs["units"]} if "units" in raw.attrs else {})
     cube.encoding = {"source": str(path), STORED: stored_as(raw)}
     return cube
@@ -196,6 +203,28 @@ def _with_scales(dataset: xr.Dataset, path: Path) -> xr.Dataset:
             lazy = unread if array.chunks is None else unread.chunk(dict(array.chunksizes))
             dataset = dataset.assign({name: lazy})
     return dataset
+
+
+def clear_spectra(dataset: xr.Dataset, path: Path) -> xr.Dataset:
+    """The Dataset whose arrays with a band dimension have NaN for fills that the file does not declare."""
+    spectra = {name: array for name, array in dataset.data_vars.items() if array.ndim > 1 and array.dtype.kind == "f"}
+    spectra = {name: array for name, array in spectra.items() if _band_dim(array) is not None}
+    return dataset.assign({name: _cleared(array, array.encoding, path) for name, array in spectra.items()})
+
+
+def _cleared(cube: xr.DataArray, encoding: Mapping[str, Any], path: Path) -> xr.DataArray:
+    """A cube opened by xarray as floats, float32 where integers are stored, without fills; `encoding` as opened."""
+    stored = np.dtype(encoding.get("dtype", cube.dtype))
+    scale, offset = float(encoding.get("scale_factor", 1.0)), float(encoding.get("add_offset", 0.0))
+    declared = [encoding[key] for key in ("_FillValue", "missing_value") if np.ndim(encoding.get(key, [])) == 0]
+    ends = cube.attrs.get("valid_range", (cube.attrs.get("valid_min"), cube.attrs.get("valid_max")))
+    valid = None
+    if len(ends) == 2 and None not in ends:
+        packed = np.asarray(ends[0]).dtype.kind == stored.kind  # CF: they are of the type of the stored numbers, or not
+        low, high = (float(end) * scale + offset if packed else float(end) for end in ends)
+        valid = (low, high) if low < high else None
+    cube = without_fills(cube, path, stored, scale, offset, declared, valid)
+    return cube.astype(np.float32) if stored.kind in "iu" else cube
 
 
 def _times(variable: xr.Variable, scale: np.generic, window: tuple[slice, ...]) -> np.ndarray:

@@ -29,6 +29,7 @@ from ..convention import (
     rename_chunks,
     require_no_variable,
     stored_in_words,
+    without_fills,
 )
 from ..files import DATA_SUFFIXES, data_file_of_header, first_bytes, header_of, require_size, require_whole
 
@@ -53,6 +54,7 @@ class Description:
     names : descriptions of the bands.
     indexes : numbers of these bands in the file, from 1; None for all.
     masked : whether the file has a mask of its pixels apart.
+    saturated : stored values that stand for no data, too.
     opacity : number of the band that tells the opacity of pixels, 0 where there is no data.
     """
 
@@ -67,6 +69,7 @@ class Description:
     indexes: Sequence[int] | None = None
     masked: bool = False
     opacity: int | None = None
+    saturated: tuple[float, ...] = ()
 
 
 def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
@@ -105,7 +108,7 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
         )
     dim = "band" if listed is None else "wavelength"
     raw = chunk_cube(raw, rename_chunks(chunks, dim, "band"), whole="band", path=str(source))
-    cube = _decode(raw, description)
+    cube = _decode(raw, description, source)
     if description.masked or description.opacity is not None:
         cube = cube.where(_mask(source, raw, description.opacity))
     cube = _label(cube.transpose("y", "x", "band"), description)
@@ -272,15 +275,17 @@ _INTERLEAVES = frozenset({"bsq", "bil", "bip"})
 _CHECKS = {"ENVI": _check_envi, "GTiff": _check_tiff_size, "JP2OpenJPEG": _check_jpeg2000_size}
 
 
-def _decode(raw: xr.DataArray, description: Description) -> xr.DataArray:
-    dtype = np.dtype(np.float64 if raw.dtype == np.float64 else np.float32)
-    cube = raw.astype(dtype)
+def _decode(raw: xr.DataArray, description: Description, source: Path) -> xr.DataArray:
+    cube = without_fills(raw, source, declared=[*description.nodata, *description.saturated])
+    dtype = cube.dtype
     nodata = np.array([np.nan if value is None else value for value in description.nodata], dtype=np.float64)
     if raw.dtype.kind == "f":
         with np.errstate(over="ignore"):  # GDAL writes the largest float64 as nodata of float32 files
             nodata = nodata.astype(raw.dtype)
     if np.isfinite(nodata).any() or np.isinf(nodata).any():
         cube = cube.where(raw != _per_band(nodata))
+    for value in description.saturated:
+        cube = cube.where(raw != raw.dtype.type(value))
     scales, offsets = _scales(description), np.array(description.offsets)
     if (scales != 1).any():
         cube = cube * _per_band(scales.astype(dtype))

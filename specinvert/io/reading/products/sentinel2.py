@@ -230,9 +230,9 @@ def _band(image: Path, description: Description, product: _Product, name: str, b
         nodata=[_NODATA],
         scales=[1.0 / product.quantification],
         offsets=[offset / product.quantification],
+        saturated=(_SATURATED,),
     )
-    band = build_cube(image, description, blocks).isel(band=0, drop=True)
-    return band.where(band < (_SATURATED - 0.5 + offset) / product.quantification)
+    return build_cube(image, description, blocks).isel(band=0, drop=True)
 
 
 def _block_means(values: Any, factor: int) -> Any:

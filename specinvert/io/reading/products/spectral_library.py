@@ -15,7 +15,17 @@ import numpy as np
 import xarray as xr
 
 from ..band_tags import BandTags, read_band_tags
-from ..convention import STORED, Chunks, chunk_cube, file_variable, require_no_variable, stored_in_words, with_bands
+from ..convention import (
+    STORED,
+    Chunks,
+    chunk_cube,
+    file_variable,
+    fill_places,
+    require_no_variable,
+    stored_in_words,
+    warn_of_fills,
+    with_bands,
+)
 from ..files import beside, data_file_of_header, first_bytes, header_of, require_size
 
 NAME = "spectrum_name"
@@ -49,6 +59,10 @@ class _Library:
         values = numbers.astype(self.dtype)
         if self.ignore is not None:
             values[numbers == self.ignore] = np.nan
+        fills = fill_places(numbers, self.stored) & ~np.isnan(values)
+        if fills.any():
+            values[fills] = np.nan
+            warn_of_fills(self.path)
         return np.asarray(values if self.scale == 1 else values * self.dtype.type(self.scale))
 
 
