@@ -138,9 +138,9 @@ def test_a_stack_keeps_the_scale_and_the_satellite_that_it_tells(tmp_path: Path)
     assert cube.attrs == {"sensor": "Sentinel-2B"}
     assert cube.wavelength.values.tolist() == [559.0, 832.9]
     np.testing.assert_allclose(cube.values, 0.2, rtol=1e-6)
-    floats = open_cube(write_tif(tmp_path / "S2A.tif", np.full((1, 2, 2), 0.3, np.float32), names=["B03"]))
+    floats = open_cube(write_tif(tmp_path / "S2A.tif", np.full((1, 2, 2), 0.03, np.float32), names=["B03"]))
     assert floats.attrs == {"sensor": "Sentinel-2A"}
-    np.testing.assert_allclose(floats.values, 0.3)
+    np.testing.assert_allclose(floats.values, 0.03)
 
 
 def test_bands_called_b1_and_b2_alone_are_not_taken_for_sentinel_2_unless_asked(tmp_path: Path) -> None:
@@ -158,3 +158,61 @@ def test_bands_whose_names_tell_other_wavelengths_are_not_those_of_sentinel_2(tm
     assert open_cube(near).attrs["sensor"] == "Sentinel-2A"
     far = open_cube(write_tif(tmp_path / "S2A_far.tif", values, names=["B2 (550 nm)", "B8A (950 nm)"]))
     assert (far.wavelength.values.tolist(), "sensor" in far.attrs) == ([550, 950], False)
+
+
+STACK = ("B02", "B8A", "B12")
+NEW = np.random.default_rng(0).integers(1200, 5000, (3, 6, 6)).astype(np.uint16)
+
+
+@pytest.mark.parametrize(
+    ("file", "tags", "source"),
+    [
+        ("S2A_MSIL2A_20230801T100559_N0510_R022_T33UUP.tif", {}, "its processing baseline 05.10"),
+        ("clip.tif", {"PRODUCT_URI": "S2A_MSIL2A_20230801T100559_N0400_R022.SAFE"}, "its processing baseline 04.00"),
+        ("clip.tif", {"PROCESSING_BASELINE": "05.10"}, "its processing baseline 05.10"),
+        ("clip_N0510.tif", {"BOA_ADD_OFFSET": "-1000"}, "its tag BOA_ADD_OFFSET"),
+    ],
+)
+def test_a_stack_has_the_offset_that_its_tags_or_its_name_tell(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, tags: dict[str, str], source: str
+) -> None:
+    path = write_tif(tmp_path / file, NEW, names=STACK)
+    with rasterio.open(path, "r+") as stack:
+        stack.update_tags(**tags)
+    cube = open_cube(path)
+    np.testing.assert_allclose(cube.values, (NEW.transpose(1, 2, 0) - 1000.0) / 10000.0, atol=1e-6)
+    told = f"offset of -1000 applied, as {source} tells"
+    assert told in cube.attrs["comment"]
+    assert told in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("file", "tags"), [("S2A_N0301_x.tif", {}), ("c.tif", {"BOA_ADD_OFFSET": "0", "PROCESSING_BASELINE": "05.10"})]
+)
+def test_a_stack_of_an_older_baseline_or_with_its_offset_removed_has_none(
+    tmp_path: Path, file: str, tags: dict[str, str]
+) -> None:
+    path = write_tif(tmp_path / file, NEW, names=STACK)
+    with rasterio.open(path, "r+") as stack:
+        stack.update_tags(**tags)
+    cube = open_cube(path)
+    np.testing.assert_allclose(cube.values, NEW.transpose(1, 2, 0) / 10000.0, atol=1e-6)
+    assert "offset" not in cube.attrs["comment"]
+
+
+def test_a_stack_that_tells_no_offset_is_said_to_look_like_one_where_nothing_is_dark(tmp_path: Path) -> None:
+    bright = write_tif(tmp_path / "bright.tif", NEW, names=STACK)
+    floats = write_tif(tmp_path / "floats.tif", (NEW / 1e4).astype(np.float32), names=STACK)
+    for path in (bright, floats):
+        assert "nothing is darker than 0.1, as in products of baseline 04.00" in open_cube(path).attrs["comment"]
+    dark = write_tif(tmp_path / "dark.tif", NEW - 1000, names=STACK)
+    assert "darker" not in open_cube(dark).attrs["comment"]
+
+
+def test_the_metadata_beside_a_stack_tell_its_offset(tmp_path: Path) -> None:
+    root = safe(tmp_path)
+    path = write_tif(root / "stack.tif", NEW, names=STACK)
+    offsets = [-1001, -1008, -1012]
+    cube = open_cube(path)
+    np.testing.assert_allclose(cube.values, (NEW.transpose(1, 2, 0) + offsets) / 10000.0, atol=1e-6)
+    assert "offset of -1012 to -1001 applied, as MTD_MSIL2A.xml tells" in cube.attrs["comment"]

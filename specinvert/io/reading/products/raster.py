@@ -54,7 +54,7 @@ class Description:
     names : descriptions of the bands.
     indexes : numbers of these bands in the file, from 1; None for all.
     masked : whether the file has a mask of its pixels apart.
-    saturated : stored values that stand for no data, too.
+    saturated : stored values that stand for no data by the rule for all files, and are known to.
     opacity : number of the band that tells the opacity of pixels, 0 where there is no data.
     """
 
@@ -284,8 +284,6 @@ def _decode(raw: xr.DataArray, description: Description, source: Path) -> xr.Dat
             nodata = nodata.astype(raw.dtype)
     if np.isfinite(nodata).any() or np.isinf(nodata).any():
         cube = cube.where(raw != _per_band(nodata))
-    for value in description.saturated:
-        cube = cube.where(raw != raw.dtype.type(value))
     scales, offsets = _scales(description), np.array(description.offsets)
     if (scales != 1).any():
         cube = cube * _per_band(scales.astype(dtype))

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from dask.array.core import normalize_chunks
 
-from ....cubes import NM_PER_UNIT, is_wavelength_name
+from ....cubes import NM_PER_UNIT, is_wavelength_name, letters_of
 from ..band_tags import NAMES, SATELLITES, BandTags, band_name, band_wavelengths, is_auxiliary
 from ..convention import STORED, Chunks, band_coords, checked, rename_chunks, stored_in_words, tell, wanted_blocks
 from ..files import TIFF_MAGIC, number_of, read_xml, texts
@@ -31,6 +31,10 @@ _RESOLUTIONS = ("10m", "20m", "60m")
 _NODATA, _SATURATED = 0.0, 65535.0
 _QUANTIFICATION = 10_000.0
 _FIRST_OFFSET_BASELINE = 4.0
+_OFFSET = -1000.0
+"""Of stored numbers of all bands from that baseline on; the metadata could tell others and never did."""
+_BASELINE = re.compile(r"(?<![A-Z0-9])N(\d\d)(\d\d)(?![0-9A-Z])", re.IGNORECASE)
+_WINDOW, _LARGEST_FRACTION = 128, 10.0
 _FAR_NM = 20.0
 
 
@@ -54,7 +58,8 @@ def read(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArray:
     ----------
     path : the SAFE folder or its MTD_MSIL2A.xml; or a GeoTIFF with bands called B1 or B01 to B12 and B8A, other
         layers of the product among them being left out. A GeoTIFF of integers without a scale is divided by
-        10000; no offset is applied to it, and attribute `comment` says what was assumed.
+        10000, after the offset that a tag BOA_ADD_OFFSET, the metadata file beside it or the processing baseline, in a
+        tag or its name, tells. Attribute `comment` says what was assumed.
     variable : "10m", "20m" (also None) or "60m", for a SAFE folder: the images of that pixel size. B08, which
         comes in 10 m alone, is averaged over the larger pixels.
 
@@ -289,20 +294,35 @@ def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArra
             "of Sentinel-2 bands, each once; name them B01 to B12 and B8A"
         )
     with open_gdal(path) as dataset:
-        told = _SATELLITE.search(" ".join([path.name, *dataset.tags().values()]))
+        tags = dataset.tags(1) | dataset.tags()
+        darkest = _darkest(dataset, [index + 1 for index in kept])
+    told = _SATELLITE.search(" ".join([path.name, *tags.values()]))
     comments = []
+    plain = set(description.scales) == {1.0} and set(description.offsets) == {0.0}
+    offsets, source = _stack_offsets(path, tags, names) if plain else ([], "its scale")
+    if plain and description.dtype.kind in "iu":
+        scale = description.tags.scale or 1.0 / _QUANTIFICATION
+        comments += [] if description.tags.scale else ["integers divided by 10000"]
+        description = replace(
+            description, scales=[scale] * len(names), offsets=[scale * x for x in offsets or [0.0] * len(names)]
+        )
+        if any(offsets):
+            comments.append(f"offset of {_span(offsets)} applied, as {source} tells")
+        elif not source:
+            comments.append("no offset of baseline 04.00 applied, for the file tells none")
+    if not source and darkest >= -_OFFSET:
+        comments.append(
+            "but nothing is darker than 0.1, as in products of baseline 04.00 and later without their offset of -1000: "
+            "if it is one, name it as the product (.._N0510_..), give it the tag BOA_ADD_OFFSET=-1000, or subtract"
+        )
     if description.dtype.kind in "iu":
-        plain = set(description.scales) == {1.0} and set(description.offsets) == {0.0}
-        if plain and description.tags.scale is None:
-            description = replace(description, scales=[1 / _QUANTIFICATION] * len(names))
-            comments.append("integers divided by 10000; no offset of baseline 04.00 applied, for the file tells none")
         nodata = [_NODATA if value is None else value for value in description.nodata]
-        description = replace(description, nodata=nodata)
+        description = replace(description, nodata=nodata, saturated=(_SATURATED,))
     satellite = f"Sentinel-2{told[1].upper()}" if told else "Sentinel-2"
     if satellite not in SATELLITES:
         comments.append("wavelengths of Sentinel-2A, for those of the satellite are not told")
-    scale = BandTags(scale=description.tags.scale)
-    description = replace(description, tags=scale, names=[None] * len(names))
+    bare = BandTags(scale=description.tags.scale)
+    description = replace(description, tags=bare, names=[None] * len(names))
     cube = build_cube(path, description, rename_chunks(chunks, "wavelength", "band"))
     cube = cube.isel(band=kept).rename(band="wavelength")
     cube = _with_wavelengths(cube, [str(names[i]) for i in kept], satellite, {}, {})
@@ -310,6 +330,48 @@ def _read_stack(path: Path, chunks: Chunks, variable: str | None) -> xr.DataArra
         cube.attrs["comment"] = "; ".join(comments)
         tell(path, cube.attrs["comment"])
     return cube
+
+
+def _stack_offsets(path: Path, tags: Mapping[str, str], names: list[str | None]) -> tuple[list[float], str]:
+    """Offsets of stored numbers that tags, the metadata file beside or the baseline tell, and which; else none, ""."""
+    own = {letters_of(key): text for key, text in tags.items()}
+    for key, text in tags.items():
+        if letters_of(key).startswith("boaaddoffset"):
+            try:
+                return [float(text)] * len(names), f"its tag {key}"
+            except ValueError:
+                raise ValueError(f"{path}: its tag {key} holds {text!r} where a number belongs; correct it") from None
+    metadata = path.with_name(_METADATA)
+    if metadata.is_file():
+        offsets = _read_metadata(metadata).offsets
+        return [offsets.get(str(name), 0.0) for name in names], metadata.name
+    baseline = _BASELINE.search(" ".join([path.name, *tags.values()]))
+    number = own.get("processingbaseline") or (f"{baseline[1]}.{baseline[2]}" if baseline else "")
+    if not re.fullmatch(r"\d+\.\d+", number):
+        return [], ""
+    later = float(number) >= _FIRST_OFFSET_BASELINE
+    return [_OFFSET if later else 0.0] * len(names), f"its processing baseline {number}"
+
+
+def _darkest(dataset: Any, bands: list[int]) -> float:
+    """The darkest of the bands at the darkest hundredth of pixels with data, as of numbers of 10000 for 1."""
+    side, lowest = _WINDOW, []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        row, column = int(share * max(0, dataset.height - side)), int(share * max(0, dataset.width - side))
+        part = dataset.read(bands, window=((row, row + side), (column, column + side)), boundless=False)
+        values = part.reshape(len(bands), -1).astype(np.float64)
+        values = values[:, np.isfinite(values).all(axis=0) & (values > 0).all(axis=0)]
+        lowest.append(values)
+    values = np.concatenate(lowest, axis=1)
+    if not values.size:
+        return 0.0
+    unit = 1.0 if dataset.dtypes[0][0] in "iu" or np.median(values) > _LARGEST_FRACTION else _QUANTIFICATION
+    return float(np.quantile(values, 0.01, axis=1).min() * unit)
+
+
+def _span(numbers: list[float]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
 def _with_wavelengths(
