@@ -246,7 +246,8 @@ def plot_check(check: xr.Dataset) -> Figure:
     Above, what was observed and what the model reconstructs at its estimates: median, and 5 to 95 % of the spectra.
     Below, the errors of bands that are predicted from those outside of their window, mean and standard deviation, in
     standard deviations of the prediction: within the grey band, about zero, if the model is right. Each window has its
-    q, the mean squared error over predictive variance, 1 if the model is right; windows that do not fit are shaded.
+    q, the mean squared error over predictive variance, 1 if the model is right; windows that do not fit are shaded, the
+    worst the darkest.
     Where bands were predicted one by one too, the dotted line is the mean error of these.
 
     Returns
@@ -292,7 +293,8 @@ def plot_check(check: xr.Dataset) -> Figure:
     for number, (low, high) in enumerate(pairwise(edges)):
         wrong = number in bad
         if wrong:
-            lower.axvspan(low, high, color=MARK, alpha=0.12, linewidth=0, zorder=0)
+            share = float(check["q"][number] / check["q"].max())
+            lower.axvspan(low, high, color=MARK, alpha=0.25 * share, linewidth=0, zorder=0)
         lower.annotate(
             f"q {float(check['q'][number]):.2g}",
             ((low + high) / 2, 1.0),

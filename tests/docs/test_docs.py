@@ -44,7 +44,8 @@ SHARED = {
         *("MEASURED", "grouped_errors", "in_decades", "of_samples", "weighted_calibration"),
         *("format_selection", "is_given", "model_names", "other_model", "paired", "read_truth", "require_comparable"),
         *("require_criterion", "require_score", "scores_of", "shared_parameters"),
-        *(f"{of}_findings" for of in ("band", "evaluation", "map", "model", "noise")),
+        *("BY_BAND", "BY_WINDOW", "Checked", "Surprise", "misfits", "name_window", "predictive_check", "windows_of"),
+        *(f"{of}_findings" for of in ("band", "check", "evaluation", "map", "model", "noise")),
     ],
     "specinvert.figures": [
         *("BLANK", "BandAxis", "MOST_ODD", "edges_of", "entry_text", "flag_colours", "is_tiff", "open_geotiff_maps"),
