@@ -130,7 +130,7 @@ def evaluate(
     if check is not None:
         Session.current().console.note(f"Spectra: {check.attrs['verdict']}")
     for finding in (*lacking, *fitting, *evaluation_findings(table)):
-        Session.current().console.note(_told(finding))
+        Session.current().console.note(in_one_line(finding))
     write_table(table, output)
     tell_written((output,))
 
@@ -284,7 +284,7 @@ def report(model: Path, output: Path, title: str | None, chosen: tuple[str, ...]
     if title is not None:
         conditions["title"] = title
     for finding in write_report(output, inverter, **data, **conditions):
-        click.echo(_told(finding))
+        click.echo(in_one_line(finding))
     tell_written((output,))
 
 
@@ -315,7 +315,8 @@ def _given(options: dict[str, Any], of_test: TestOptions, chosen: tuple[str, ...
     return data
 
 
-def _told(finding: Finding) -> str:
+def in_one_line(finding: Finding) -> str:
+    """A finding as one line."""
     return f"{'Beware' if finding.serious else 'Note'}: {finding.title}. {finding.what} {finding.todo}"
 
 

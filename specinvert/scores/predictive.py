@@ -20,6 +20,7 @@ from ..cubes import Bands, describe_bands, percent
 from ..gllim.core import Array
 from ..gllim.posterior import WindowPrediction, windows
 from .findings import Finding
+from .metrics import aligned, format_number
 
 MISFIT, SERIOUS, TOO_SURE = 1.2, 4.0, 0.5
 """q of a window above which it does not fit the model, and much above, and of all below which predictions are wide."""
@@ -177,6 +178,22 @@ def _verdict(check: xr.Dataset) -> str:
         said = f"Windows of bands are predicted from the others as well as the model says: {most}"
     alone = [name for name, *_ in _off_bands(check)]
     return f"{said}; {held}." + (f" Bands off beside their neighbours: {_some(alone)}." if alone else "")
+
+
+def format_check(check: xr.Dataset) -> str:
+    """Lay out the windows of a check as aligned plain text, a heading and one line a window.
+
+    Examples
+    --------
+    >>> windows = {"window_bands": ["450 to 520 nm"], "q": [4.0], "window_offset": [1.5], "window_inside_90": [0.4]}
+    >>> print(format_check(xr.Dataset({name: ("window", values) for name, values in windows.items()})))
+    bands          q  offset  inside_90
+    450 to 520 nm  4     1.5        0.4
+    """
+    columns = [["bands", *map(str, check["window_bands"].values)]]
+    for name in ("q", "window_offset", "window_inside_90"):
+        columns.append([name.removeprefix("window_"), *map(format_number, check[name].values)])
+    return aligned(list(zip(*columns, strict=True)))
 
 
 def check_findings(check: xr.Dataset, measured: bool) -> Iterator[Finding]:

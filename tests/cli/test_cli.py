@@ -14,13 +14,25 @@ import rasterio
 import xarray as xr
 
 from commands import QUICK, listing, run, succeed
-from labelled import PARAMETERS, assert_close, make_cube, make_training, make_truth
+from labelled import PARAMETERS, WAVELENGTHS, assert_close, make_cube, make_training, make_truth
 from specinvert import GLLiMInverter, load_inverter, open_cube, save_maps
 from specinvert._version import __version__
 from specinvert.cli import main
 
 COMMANDS = [
-    *("compare", "demo", "evaluate", "info", "invert", "orthorectify", "plot", "rank", "recalibrate", "report"),
+    *(
+        "check",
+        "compare",
+        "demo",
+        "evaluate",
+        "info",
+        "invert",
+        "orthorectify",
+        "plot",
+        "rank",
+        "recalibrate",
+        "report",
+    ),
     *("resample", "select", "train", "view"),
 ]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -134,6 +146,21 @@ def test_invert_writes_geotiff_with_the_flags_beside(folder: Path) -> None:
         for i, name in enumerate(file.descriptions, start=1):
             np.testing.assert_array_equal(file.read(i), expected[name])
         np.testing.assert_array_equal(flags.read(1), expected["quality_flag"])
+
+
+def test_check_tells_of_spectra_without_their_parameters(folder: Path) -> None:
+    cube = make_cube()
+    (cube + np.where(WAVELENGTHS == 1200.0, 0.5, 0.0)).to_netcdf(folder / "odd.nc")
+    files = folder / "model.nc", folder / "odd.nc", "-o", folder / "windows.csv", "--plot", folder / "check.png"
+    output = run("check", *files, "--noise", 0.005, "--n-spectra", 25)
+    assert output.exit_code == 0
+    assert "995 to 1200 nm" in output.stdout
+    assert "windows of bands are not what the others predict" in output.stdout
+    assert "specinvert adapt MODEL SCENE" in output.stderr
+    assert (folder / "check.png").read_bytes().startswith(PNG)
+    table = pd.read_csv(folder / "windows.csv")
+    assert table["window_bands"].tolist()[-1] == "995 to 1200 nm"
+    assert table["q"].max() > 4.0
 
 
 def test_evaluate_prints_a_table_and_writes_it(folder: Path) -> None:
