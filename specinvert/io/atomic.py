@@ -17,6 +17,10 @@ from xarray.backends import NetCDF4DataStore
 NETCDF_LOCK: Any = inspect.signature(NetCDF4DataStore).parameters["lock"].default
 """The lock under which xarray reads netCDF files; the library serves one thread, so what else calls it holds it too."""
 
+_OF_GROUPS = frozenset({"zarr.json", ".zgroup", ".zattrs", ".zmetadata", ".DS_Store"})
+"""Files of a Zarr group, beside those of its arrays."""
+_SHOWN = 3
+
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -57,6 +61,11 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     directory = final.parent
     if final.is_dir() and final.suffix != ".zarr":
         raise ValueError(f"{os.fspath(path)}: is a directory; give the name of a file in it")
+    if final.is_dir() and (foreign := _not_of_a_store(final)):
+        raise ValueError(
+            f"{os.fspath(path)}: is a directory that is no Zarr store, or holds more than one ({foreign}), which would "
+            "be lost; use another name, or move it"
+        )
     if final.exists() and not (final.is_file() or final.is_dir()):
         raise ValueError(f"{os.fspath(path)}: is a device or a pipe; give the name of a file to write")
     if not directory.exists():
@@ -66,6 +75,20 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     if not os.access(directory, os.W_OK | os.X_OK):
         raise PermissionError(f"{os.fspath(path)}: no permission to write in {directory}; choose another place")
     return final
+
+
+def _not_of_a_store(folder: Path) -> str:
+    """What a folder holds that is no part of a Zarr store of maps, by name; "" where there is nothing."""
+    entries = sorted(folder.iterdir())
+    if not any(entry.name in ("zarr.json", ".zgroup") for entry in entries):
+        return ", ".join(entry.name for entry in entries[:_SHOWN])
+    arrays = ("zarr.json", ".zarray", ".zgroup")
+    foreign = [
+        entry.name
+        for entry in entries
+        if entry.name not in _OF_GROUPS and not any((entry / name).is_file() for name in arrays)
+    ]
+    return ", ".join(foreign[:_SHOWN])
 
 
 def put_in_place(new: Path, final: Path) -> None:

@@ -95,3 +95,28 @@ def test_atomic_path_appears_only_on_success_and_follows_links(tmp_path):
     assert link.is_symlink()
     assert target.read_text() == "new"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.txt", "target.txt"]
+
+
+@pytest.mark.parametrize(
+    "content", [["notes.txt"], ["data.csv", "sub/more.txt"], ["zarr.json", "notes.txt"], ["zarr.json", "lai/notes.txt"]]
+)
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_folder_called_as_a_zarr_store_that_is_none_is_refused_and_kept(tmp_path, content, lazy):
+    folder = tmp_path / "x.zarr"
+    for name in content:
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text("mine")
+    maps = maps_of(lazy=True)
+    with pytest.raises(ValueError, match=r"x\.zarr: is a directory that is no Zarr store, .* would be lost"):
+        save_maps(maps if lazy else maps.compute(), folder)
+    assert all((folder / name).read_text() == "mine" for name in content)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.zarr"]
+
+
+def test_a_zarr_store_of_maps_and_an_empty_folder_are_replaced(tmp_path):
+    maps = maps_of(lazy=True)
+    (tmp_path / "x.zarr").mkdir()
+    for _ in range(2):
+        save_maps(maps, tmp_path / "x.zarr")
+        with xr.open_zarr(tmp_path / "x.zarr") as found:
+            assert set(maps.data_vars) <= set(found.variables)
