@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .cubes import NM_PER_UNIT, Bands, Labels, Recalibration
+from .cubes import NM_PER_UNIT, Bands, FieldCalibration, Labels, Recalibration
 from .gllim.model import GLLiMParameters
 from .gllim.posterior import member_shares
 from .gllim.transforms import UNCHANGED, SpectraTransform, Transforms
@@ -106,12 +106,13 @@ class Model:
     physical ones. ``names`` and ``attrs`` are those of the physical parameters, ``low`` and ``high`` (L_t,) their
     training ranges; ``log_tail`` is the log of the tail probability below which a spectrum is out of the domain (NaN
     where training was too small to tell); ``bics`` holds the BIC of each L_w tried, ``settings`` the arguments of the
-    inverter. Log-likelihoods are those of the first member. ``recalibration`` corrects the levels of quantiles;
-    ``member_weights`` (M,) are those of the members' posteriors, summing to one, where they are neither equal nor by
-    evidence; ``training_noise`` are the standard deviations (D,) that training added to the spectra, ``held_out``
-    spectra (m, D) of training that ``log_tail`` is of, ``training`` is the history of the training set, a line for each
-    step, ``summary`` what the fit found of itself on samples held out. Theta and ``held_out`` are of spectra under
-    ``spectra_transform``, noise is in the spectra's own units.
+    inverter. Log-likelihoods are those of the first member. ``recalibration`` corrects the levels of quantiles,
+    ``calibration`` by field values what is left, of which theta knows nothing; ``member_weights`` (M,) are those of the
+    members' posteriors, summing to one, where they are neither equal nor by evidence; ``training_noise`` are the
+    standard deviations (D,) that training added to the spectra, ``held_out`` spectra (m, D) of training that
+    ``log_tail`` is of, ``training`` is the history of the training set, a line for each step, ``summary`` what the fit
+    found of itself on samples held out. Theta and ``held_out`` are of spectra under ``spectra_transform``, noise is in
+    the spectra's own units.
     """
 
     members: tuple[GLLiMParameters, ...]
@@ -138,6 +139,7 @@ class Model:
     training: str = ""
     spectra_transform: SpectraTransform = UNCHANGED
     summary: Summary | None = None
+    calibration: FieldCalibration | None = None
 
     @property
     def theta(self) -> GLLiMParameters:

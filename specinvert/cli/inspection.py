@@ -113,6 +113,11 @@ def describe_model(inverter: Any) -> str:
         *(f"  history     {line}" for line in model.training.splitlines()),
         f"  BIC         {inverter.bic_:.6g}",
         *([f"  recalibrated {model.recalibration.described}"] if model.recalibration is not None else []),
+        *(
+            [f"  calibrated  {said}" for said in model.calibration.described.split("; ")]
+            if model.calibration is not None
+            else []
+        ),
         "  parameters",
     ]
     for i, (name, low, high) in enumerate(zip(model.names, model.low, model.high, strict=True)):

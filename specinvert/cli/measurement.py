@@ -1,4 +1,4 @@
-"""``rank`` and ``check``: what measured spectra say of models."""
+"""``rank``, ``check`` and ``calibrate``: what measured spectra and field values say of models."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from typing import Any
 
 import click
 
-from .assessment import in_one_line
-from .base import Command, Session, check_targets, cluster, require_spectra, tell_written, write_table
+from .assessment import TestOptions, in_one_line
+from .base import (
+    Command,
+    Session,
+    check_model_target,
+    check_targets,
+    cluster,
+    require_spectra,
+    tell_written,
+    write_table,
+)
 from .inversion import CubeReading
 from .options import (
     BAND_DIM,
@@ -23,6 +32,7 @@ from .options import (
     TABLE,
     TOLERANCE,
     VARIABLE,
+    Names,
 )
 from .values import noise_of, read_known, read_noise
 
@@ -127,3 +137,71 @@ def check(
     for finding in check_findings(made, measured=True):
         Session.current().console.note(in_one_line(finding))
     tell_written((output, plot))
+
+
+@click.command(cls=Command, short_help="Correct a model by a few values measured in the field.")
+@click.argument("model", type=FILE)
+@click.argument("field", type=FILE, required=False)
+@click.option("-o", "--output", type=FILE, required=True, help="Model file to write (.nc).")
+@click.option(
+    "--groups",
+    type=Names(),
+    help="Columns of FIELD that say which values belong together, as of a site, or of a site and a day: site,date.",
+)
+@click.option(
+    "--correction",
+    type=click.Choice(("auto", "none", "bias", "slope")),
+    default="auto",
+    show_default=True,
+    help="What is corrected beside the width of intervals; slope: bias and slope; auto: what pays in groups left out.",
+)
+@click.option("--undo", is_flag=True, help="Write MODEL without its calibration; without FIELD.")
+@NOISE
+@KNOWN
+@BAND_DIM
+@TOLERANCE
+def calibrate(
+    model: Path,
+    field: Path | None,
+    output: Path,
+    groups: list[str] | None,
+    correction: str,
+    undo: bool,
+    **options: Any,
+) -> None:
+    """Correct estimates and intervals of MODEL by FIELD, spectra with measured values: 15 in 4 groups or more.
+
+    FIELD is a netCDF, Zarr or CSV file, as for evaluate; a value that is missing is an empty cell. Values of a group,
+    such as a site, err alike, so that groups count, not rows: give groups like those that the maps will be of. The
+    corrected model is a file of its own. Invert with the same --noise and --known.
+
+    \b
+    specinvert calibrate model.nc field.csv --groups site -o calibrated.nc
+    specinvert calibrate model.nc field.csv --groups site,date --known incidence=incidence --noise 0.01 -o calibrated.nc
+    specinvert calibrate calibrated.nc --undo -o model.nc
+    """
+    from ..inverter import calibrated, inversion_of, load_inverter
+    from ..io import save_model
+    from ..io.reading import open_dataset
+
+    check_model_target(output)
+    if undo != (field is None):
+        raise click.UsageError("give FIELD to calibrate, or --undo without it")
+    inverter = load_inverter(model)
+    if field is None:
+        inverter.calibrate(None).to_netcdf(output)
+        tell_written((output,))
+        return
+    if not groups:
+        raise click.UsageError("give --groups, the columns of FIELD that say which values belong together")
+    data = open_dataset(require_spectra(field))
+    conditions = TestOptions(**options, add_noise=None, measured=True).conditions(inverter.model_, data)
+    made = calibrated(inversion_of(inverter, **conditions), data, groups, correction)
+    for finding in made.findings:
+        Session.current().console.warn(f"{finding.title}. {finding.what} {finding.todo}")
+    assert made.model.calibration is not None
+    for line in made.model.calibration.described.split("; "):
+        click.echo(line)
+    click.echo(made.promise)
+    save_model(made.model, output)
+    tell_written((output,))

@@ -17,6 +17,7 @@ from .bands import (
     units_of,
     wavelength_coordinate,
 )
+from .calibration import CALIBRATION_KNOTS, FieldCalibration
 from .engine import BlockInverter, Predictor, apply_blocks
 from .given import (
     Conditions,
@@ -24,6 +25,7 @@ from .given import (
     describe_conditions,
     in_words,
     read_conditions,
+    record_conditions,
     without_training,
 )
 from .labels import (
@@ -78,6 +80,7 @@ from .training import (
 )
 
 __all__ = [
+    "CALIBRATION_KNOTS",
     "COMMITTEE",
     "CUBE_FILE",
     "DEFAULT_OUTPUTS",
@@ -92,6 +95,7 @@ __all__ = [
     "Conditions",
     "DaskChunks",
     "Domain",
+    "FieldCalibration",
     "Labels",
     "Lookup",
     "MapVariable",
@@ -147,6 +151,7 @@ __all__ = [
     "read_request",
     "read_sensor",
     "read_training",
+    "record_conditions",
     "require_flags",
     "require_free_names",
     "require_known_sizes",

@@ -37,6 +37,7 @@ from ..gllim.posterior import (
     outside_rows,
 )
 from ..gllim.transforms import UNCHANGED, SpectraTransform, Transforms
+from .calibration import Corrections, FieldCalibration
 from .given import HIGH, LOW, NOISE, NOTHING, TRUTH, VALUE, Conditions, Extra, less, refuse_negative
 from .labels import pixel_coordinates
 from .outputs import BAND, COVARIANCE, DOMAIN, GAIN, MapVariable
@@ -59,7 +60,8 @@ class Predictor:
     """A trained model, or a committee, as the kernel needs it.
 
     ``transforms`` lead from physical parameters to those of ``members``; spectra with fewer valid bands than
-    ``least_bands`` are no data; ``recalibration`` says which levels to ask for instead;
+    ``least_bands`` are no data; ``recalibration`` says which levels to ask for instead, and on top of it
+    ``calibration``, whose bias and slope the members have;
     ``held_out`` spectra (m, D) tell how far out spectra with noise are; ``member_weights`` (M,) are those of the
     members' posteriors, where they are neither equal nor by evidence. ``members`` and ``held_out`` are of spectra under
     ``spectra_transform``.
@@ -74,6 +76,7 @@ class Predictor:
     held_out: np.ndarray | None = None
     member_weights: np.ndarray | None = None
     spectra_transform: SpectraTransform = UNCHANGED
+    calibration: FieldCalibration | None = None
 
     def __dask_tokenize__(self) -> Any:
         # tokens of arrays depend on their memory order
@@ -83,7 +86,8 @@ class Predictor:
         correction = None if self.recalibration is None else self.recalibration.to_arrays()
         rest = (kinds, repr(self.transforms), domain, self.by_evidence, self.least_bands, correction, self.held_out)
         weighted = () if self.member_weights is None else (self.member_weights,)
-        return normalize_token((type(self).__name__, arrays, rest, *weighted, self.spectra_transform.kind))
+        widths = () if self.calibration is None else (self.calibration.to_arrays(),)
+        return normalize_token((type(self).__name__, arrays, rest, *weighted, self.spectra_transform.kind, *widths))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +130,8 @@ class BlockInverter:
             levels[variable.index] = sorted({*levels.get(variable.index, ()), *variable.levels})
         made = Trained(
             *(self.terms, predictor.transforms, predictor.domain, levels, COVARIANCE in self._needs),
-            *(predictor.recalibration, predictor.spectra_transform, predictor.member_weights),
+            Corrections(predictor.recalibration, predictor.calibration),
+            *(predictor.spectra_transform, predictor.member_weights),
         )
         return replace(made, least=self._least(made)) if GAIN in self._needs else made
 

@@ -88,6 +88,8 @@ def inversion_attrs(model_id: str, kernel: BlockInverter) -> dict[str, str]:
     predictor = kernel.predictor
     record: dict[str, Any] = {"bands": predictor.members[0].n_bands, "min_valid_bands": predictor.least_bands}
     record |= record_conditions(kernel.conditions, predictor.transforms.names)
+    if predictor.calibration is not None:
+        record["calibration"] = predictor.calibration.to_attrs()
     if predictor.spectra_transform.kind is not None:
         record["spectra_transform"] = predictor.spectra_transform.kind
     return {"model_id": model_id, "conditions": json.dumps(record)}

@@ -26,8 +26,6 @@ from ..gllim.mixtures import (
     list_modes,
     marginal_entropy,
     normal_score,
-    quantile,
-    score_quantile,
     separated,
     truncated,
     truncated_quantile,
@@ -54,7 +52,7 @@ from ..gllim.transforms import (
     physical_moments,
     physical_quantiles,
 )
-from .recalibration import Recalibration
+from .calibration import NO_CORRECTIONS, Corrections
 
 Kept = TypeVar("Kept")
 
@@ -78,7 +76,7 @@ class Trained:
     terms : the members, prepared for complete spectra. transforms : from physical parameters to theirs.
     domain : where spectra are like those of training.
     levels : of the quantiles wanted, rising, by parameter. covariance : whether it is wanted.
-    recalibration : which levels to ask for instead, or None.
+    corrections : which levels to ask for instead.
     spectra_transform : from the spectra of pixels to those of the members.
     member_weights : (M,) of the members, None where they are all the same.
     least : nats (L_t,) told of each parameter below which its prior answers, or None.
@@ -89,7 +87,7 @@ class Trained:
     domain: Domain
     levels: Mapping[int, Sequence[float]]
     covariance: bool = False
-    recalibration: Recalibration | None = None
+    corrections: Corrections = NO_CORRECTIONS
     spectra_transform: SpectraTransform = UNCHANGED
     member_weights: Array | None = None
     least: Array | None = None
@@ -107,7 +105,7 @@ class Reading:
 
     def __init__(self, estimate: Estimate, trained: Trained, pixels: Pixels) -> None:
         self.estimate, self.trained, self.pixels = estimate, trained, pixels
-        self.terms, self.transforms, self.recalibration = trained.terms, trained.transforms, trained.recalibration
+        self.terms, self.transforms, self.corrections = trained.terms, trained.transforms, trained.corrections
         self.spectra, self.truth = pixels.spectra, pixels.truth
         self.known = np.empty((len(pixels.spectra), 0)) if pixels.known is None else pixels.known
         self.n_transformed = self.terms[0].theta.n_parameters
@@ -241,12 +239,17 @@ class Reading:
     def std(self) -> Array:
         """(n, L_t)."""
         spread = self._moments[1]
-        return np.sqrt(spread if spread.ndim == 2 else np.diagonal(spread, axis1=1, axis2=2))
+        return self._widened * np.sqrt(spread if spread.ndim == 2 else np.diagonal(spread, axis1=1, axis2=2))
 
     @property
     def covariance(self) -> Array:
         """(n, L_t, L_t)."""
-        return self._moments[1]
+        return self._moments[1] * np.outer(self._widened, self._widened)
+
+    @cached_property
+    def _widened(self) -> Array:
+        """(L_t,) factors of standard deviations."""
+        return self.corrections.factors(self.transforms.n_physical)
 
     @cached_property
     def best(self) -> Array:
@@ -264,13 +267,7 @@ class Reading:
 
     def _quantiles(self, i: int, levels: Any) -> Array:
         """(n, m) of m levels."""
-        found: Callable[[Array, Array, Array, Any], Array] = quantile
-        if self.recalibration is not None:
-            if self.recalibration.raw_scores is not None and self.interval is None:
-                levels, found = self.recalibration.raw_score(i, levels), score_quantile
-            else:
-                asked = self.recalibration.raw_level(i, levels)
-                levels = np.clip(asked, np.finfo(float).tiny, 1.0 - np.finfo(float).eps)
+        levels, found = self.corrections.asked(i, levels, exact=self.interval is None)
         if i in self._known_parameters:
             return np.repeat(self.known[:, i : i + 1], len(levels), axis=1)
         if self.interval is not None and len(self.transforms.entry(i).columns) == 1:
@@ -287,25 +284,22 @@ class Reading:
         """Ends (n,) of the shortest interval of parameter i, in the units of the model, that holds so much of it."""
         if i in self._known_parameters:
             return self.known[:, i], self.known[:, i]
-        return self._once(("shortest", i, mass), self._shortest)
+        return self._once(("shortest", i, self.corrections.mass(i, mass)), self._shortest)
 
     def _shortest(self, i: int, mass: float) -> tuple[Array, Array]:
         lower, upper = highest_density(*self.mixture.marginal(self.unknown.index(i)), mass)
         return self.transforms.inverse_of(i, lower), self.transforms.inverse_of(i, upper)
 
     def pit(self, i: int) -> Array:
-        """Distribution function at the truth, recalibrated where the model is; NaN where that is unknown, of known
+        """Distribution function at the truth, corrected where the model is; NaN where that is unknown, of known
         parameters and parts of compositions, and where a parameter is known by an interval."""
-        if self.recalibration is None:
-            return self._at_truth(i, cdf)
-        if self.recalibration.raw_scores is None:
-            return self.recalibration.level(i, self._at_truth(i, cdf))
-        return np.asarray(ndtr(self.score(i)))
+        if self.corrections.by_scores:
+            return np.asarray(ndtr(self.score(i)))
+        return self.corrections.level(i, self._at_truth(i, cdf))
 
     def score(self, i: int) -> Array:
         """Standard normal score of :meth:`pit`, which may be far out."""
-        scores = self._at_truth(i, normal_score)
-        return scores if self.recalibration is None else self.recalibration.score(i, scores)
+        return self.corrections.score(i, self._at_truth(i, normal_score))
 
     def _at_truth(self, i: int, function: Callable[[Array, Array, Array, Array], Array]) -> Array:
         assert self.truth is not None

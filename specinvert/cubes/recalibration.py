@@ -197,11 +197,11 @@ class Recalibration:
     @classmethod
     def _of_few(cls, values: list[Array], source: str, method: str) -> Recalibration:
         raw_scores = np.array([_score_knots(z) for z in values])
-        raw = ndtr(np.array([_bent(ndtri(GRID), KNOTS, knots) for knots in raw_scores]))
+        raw = ndtr(np.array([bent(ndtri(GRID), KNOTS, knots) for knots in raw_scores]))
         raw = (1 - IDENTITY_SHARE) * raw + IDENTITY_SHARE * GRID
 
         def after(fitted: Array, left: Array) -> Array:
-            return np.asarray(ndtr(_bent(left, _score_knots(fitted), KNOTS)))
+            return np.asarray(ndtr(bent(left, _score_knots(fitted), KNOTS)))
 
         shares = np.array([_shares(z, ndtr(z), after) for z in values])
         n = np.array([z.size for z in values])
@@ -260,7 +260,13 @@ class Recalibration:
         """The standard normal score of `raw_level`, however far out."""
         if self.scores is None or self.raw_scores is None:
             return np.asarray(ndtri(self.raw_level(parameter_index, level)))
-        return _bent(ndtri(np.asarray(level, dtype=np.float64)), self.scores, self.raw_scores[parameter_index])
+        return self.raw_of_score(parameter_index, ndtri(np.asarray(level, dtype=np.float64)))
+
+    def raw_of_score(self, parameter_index: int, scores: ArrayLike) -> Array:
+        """Raw scores of nominal ones, however far out, where the map is of scores."""
+        if self.scores is None or self.raw_scores is None:
+            return np.asarray(ndtri(self.raw_level(parameter_index, ndtr(scores))))
+        return bent(np.asarray(scores, dtype=np.float64), self.scores, self.raw_scores[parameter_index])
 
     def level(self, parameter_index: int, raw: ArrayLike) -> Array:
         """Invert `raw_level`: the recalibrated PIT of a raw PIT.
@@ -284,7 +290,7 @@ class Recalibration:
         z = np.asarray(raw, dtype=np.float64)
         if self.scores is None or self.raw_scores is None:
             return np.asarray(ndtri(self.level(parameter_index, ndtr(z))))
-        return _bent(z, self.raw_scores[parameter_index], self.scores)
+        return bent(z, self.raw_scores[parameter_index], self.scores)
 
     def recalibrated(self, pit: xr.Dataset) -> xr.Dataset:
         """PIT values, a variable a parameter in the order of `raw`, as they are with the correction."""
@@ -346,7 +352,7 @@ def _score_knots(z: Array) -> Array:
     return np.asarray((1 - IDENTITY_SHARE) * knots + IDENTITY_SHARE * KNOTS)
 
 
-def _bent(x: Array, knots: Array, values: Array) -> Array:
+def bent(x: Array, knots: Array, values: Array) -> Array:
     """Lines through (knots, values) (J,); beyond the ends along that from the middle to the end."""
     middle, inner = len(knots) // 2, np.interp(x, knots, values)
     for end, outside in ((0, x < knots[0]), (-1, x > knots[-1])):

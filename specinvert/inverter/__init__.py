@@ -1,5 +1,6 @@
 """`GLLiMInverter`: labelled simulations in, a trained model; labelled spectra in, labelled parameter maps out."""
 
+from .calibration import Calibrated, calibrated
 from .explanation import (
     EvaluatedSample,
     Explanation,
@@ -17,6 +18,7 @@ from .predictive import ExpectedSpectrum
 
 __all__ = [
     "KEPT",
+    "Calibrated",
     "EvaluatedSample",
     "ExpectedSpectrum",
     "Explanation",
@@ -24,6 +26,7 @@ __all__ = [
     "Inversion",
     "Marginal",
     "TrainingOptions",
+    "calibrated",
     "column_names",
     "evaluate_sample",
     "explain",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,7 +115,7 @@ def recalibrated(inversion: Inversion, held_out: xr.Dataset, minimum: int, sourc
     ValueError : too few pairs, or a model with compositions.
     """
     earlier, every = inversion.model.recalibration, inversion.model.names
-    uncorrected = replace(inversion.model, recalibration=None)
+    uncorrected = replace(inversion.model, recalibration=None, calibration=None)
     scores = replace(inversion, model=uncorrected).scores(held_out)
     names = [str(name) for name in scores.data_vars]
     correction = Recalibration.of_scores(scores, minimum, source, "held-out")
@@ -124,8 +125,21 @@ def recalibrated(inversion: Inversion, held_out: xr.Dataset, minimum: int, sourc
         replace(uncorrected, recalibration=correction.placed(rows)),
         xr.apply_ufunc(ndtr, scores) if before is None else before.pit_of_scores(scores),
         correction.pit_of_scores(scores),
-        [] if source == "measurements" else lacking_noise(inversion, held_out),
+        [
+            *_undone(inversion.model),
+            *([] if source == "measurements" else lacking_noise(inversion, held_out)),
+        ],
     )
+
+
+def _undone(model: Model) -> Iterator[Finding]:
+    """That a calibration by field values goes with the recalibration that it was on top of."""
+    if model.calibration is not None:
+        yield Finding(
+            "The calibration by field values is undone",
+            "It was on top of the former recalibration.",
+            "Calibrate again by the field values (specinvert calibrate, or inverter.calibrate).",
+        )
 
 
 def _sampled(inversion: Inversion, test: xr.Dataset, most: int) -> tuple[xr.Dataset, Request]:

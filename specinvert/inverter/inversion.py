@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -37,6 +38,7 @@ from ..cubes import (
     pixel_coordinates,
     read_conditions,
     read_request,
+    record_conditions,
     require_flags,
     require_free_names,
     with_history,
@@ -196,6 +198,40 @@ class Inversion:
         maps, truth, _ = self._compare(test, ("score",))
         return _named(maps, "score", list(truth))
 
+    def pairs(
+        self, field: xr.Dataset, groups: xr.DataArray, most: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray, Any]:
+        """Posteriors and true parameters of spectra, row by row, their groups, and the record of the noise.
+
+        Posteriors are ``weight`` (n, A), ``mean`` and ``variance`` (n, A, L_z); truths (n,) are NaN where unknown.
+        ValueError for more than ``most`` spectra.
+        """
+        _, spectra = read_truth(field, self.model.names, self.model.attrs, partial=True)
+        request = self.request(spectra)
+        count = request.cube.size // request.cube.sizes[request.band_dim]
+        if count > most:
+            raise ValueError(
+                f"{count} spectra are more than the {most} of a calibration by field values: select those with values, "
+                "or use recalibrate, which is for many"
+            )
+        maps, truth, (group,) = self._compare(field, ("estimate",), groups=groups)
+        posterior = self.posterior(spectra)
+        assert group is not None
+        dims = next(iter(maps.data_vars.values())).dims
+        posterior = posterior.transpose(*dims, "component", "parameter", "parameter_2")
+        rows = {
+            "weight": posterior["weight"].values.reshape(count, -1),
+            "mean": posterior["mean"].values.reshape(count, *posterior["mean"].shape[-2:]),
+            "variance": np.diagonal(posterior["covariance"].values, axis1=-2, axis2=-1).reshape(
+                count, *posterior["mean"].shape[-2:]
+            ),
+        }
+        values = {
+            name: np.asarray(array.transpose(*dims).values, dtype=np.float64).ravel() for name, array in truth.items()
+        }
+        noise = record_conditions(self.conditions(request), self.model.names).get("noise")
+        return rows, values, group.values.ravel(), noise
+
     def _compare(
         self, test: xr.Dataset, kinds: Sequence[str], **of_rows: str | xr.DataArray | None
     ) -> tuple[xr.Dataset, dict[str, xr.DataArray], list[xr.DataArray | None]]:
@@ -243,8 +279,11 @@ class Inversion:
         """
         model, conditions = self.model, self.conditions(request, truth)
         check_request(conditions, declared, model.transforms)
+        calibration = model.calibration
+        if calibration is not None:
+            self._tell_noise(record_conditions(conditions, model.names).get("noise"))
         predictor = Predictor(
-            model.members,
+            model.members if calibration is None else calibration.members(model.members, model.transforms),
             model.transforms,
             Domain(model.low, model.high, model.log_tail),
             self.by_evidence,
@@ -253,8 +292,22 @@ class Inversion:
             model.held_out,
             None if self.by_evidence else model.member_weights,
             model.spectra_transform,
+            calibration,
         )
         return BlockInverter(predictor, request.bands, tuple(declared), request.dtype, request.fill, conditions)
+
+    def _tell_noise(self, given: Any) -> None:
+        """Warn where a model was calibrated by field values under other noise than is ``given``."""
+        known = None if self.model.calibration is None else self.model.calibration.noise
+        alike = np.isclose(given, known) if isinstance(given, float) and isinstance(known, float) else given == known
+        if not alike:
+            said = ["without noise" if noise is None else f"with noise {noise}" for noise in (known, given)]
+            warnings.warn(
+                f"the model was calibrated by field values {said[0]}, and inverts {said[1]}: its intervals hold what "
+                "they say under the former",
+                UserWarning,
+                stacklevel=5,
+            )
 
     def _provenance(self, request: Request, kernel: BlockInverter, earlier: str) -> dict[str, str]:
         """Attributes of maps: version and model, conditions, ranges of training, and the history with one line more."""
@@ -262,6 +315,8 @@ class Inversion:
         said = describe_conditions(kernel.conditions, model.names)
         if model.spectra_transform.kind is not None:
             said = [f"{model.spectra_transform.kind} of the spectra", *said]
+        if model.calibration is not None:
+            said.append(f"calibrated: {model.calibration.described}")
         ranges = zip(model.names, model.low, model.high, strict=True)
         return {
             "source": f"specinvert {__version__}, GLLiM model {identity}",

@@ -19,6 +19,7 @@ from ..model import Model
 from ..progress import reporting
 from ..settings import AUTO, InverterSettings, documented
 from .automatic import committee_settings, fit_automatic
+from .calibration import calibrated
 from .explanation import recalibrated
 from .fit import TrainingOptions, plain, read_settings
 from .inversion import Inversion, simulate
@@ -364,6 +365,50 @@ class GLLiMInverter(InverterSettings):
             raise ValueError(f"minimum={minimum!r} must be an integer, 1 or more")
         source = "measurements" if measured else "simulations"
         made = recalibrated(inversion_of(self, **options), held_out, int(minimum), source)
+        for finding in made.findings:
+            warnings.warn(f"{finding.title}. {finding.what} {finding.todo}", UserWarning, stacklevel=2)
+        self._take(made.model)
+        return self
+
+    def calibrate(
+        self,
+        field: xr.Dataset | None,
+        groups: str | Sequence[str] | xr.DataArray | None = None,
+        *,
+        correction: str = "auto",
+        **options: Any,
+    ) -> GLLiMInverter:
+        """Correct estimates and intervals by a few field values, 15 in 4 groups or more; None undoes it.
+
+        Bias and slope are corrected, of the transformed parameter, where groups of values left out gain by it, and
+        intervals are made as wide as errors in groups left out ask (see :mod:`specinvert.scores`): quantiles, central
+        and shortest intervals, standard deviations and covariances. Draws, modes and entropy are corrected for bias and
+        slope, and keep the width of the posterior; so do scores of the density, such as crps. The calibration is stored
+        in the model, on top of the recalibration of simulations, and replaces an earlier one. Each parameter is
+        calibrated by itself, by the spectra that have a value of it. Returns the inverter.
+
+        Parameters
+        ----------
+        field : spectra and measured parameters, as :meth:`evaluate` takes them, NaN where there is no value.
+        groups : what values belong together by, as those of a site or a day do: a variable's name, several, of which
+            each combination is a group, or an array. Groups must be like those that the maps will be of.
+        correction : ``"auto"``, or ``"none"``, ``"bias"`` or ``"slope"`` (bias and slope), whether it pays or not.
+        options : of :meth:`invert`, such as ``noise`` and ``known``. Invert with the same noise, else it is told.
+
+        Raises
+        ------
+        ValueError : no parameter has values enough, values outside the bounds of its transform or without a group.
+
+        Warns
+        -----
+        UserWarning : field values that do not follow the estimates, and parameters with too few.
+        """
+        if field is None:
+            self._take(replace(model_of(self), calibration=None))
+            return self
+        if groups is None:
+            raise ValueError("groups= must say which field values belong together, such as groups='site'")
+        made = calibrated(inversion_of(self, **options), field, groups, correction)
         for finding in made.findings:
             warnings.warn(f"{finding.title}. {finding.what} {finding.todo}", UserWarning, stacklevel=2)
         self._take(made.model)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..cubes import Bands, Recalibration
+from ..cubes import Bands, FieldCalibration, Recalibration
 from ..gllim.model import Constraints, GLLiMParameters
 from ..gllim.transforms import SpectraTransform, Transforms
 from ..model import Model, Summary
@@ -60,6 +60,10 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         dims = {"recalibration_level": ("level",), "recalibration_raw": ("parameter", "level")}
         dims |= {"recalibration_score": ("score",), "recalibration_raw_score": ("parameter", "score")}
         variables |= {name: (dims[name], array) for name, array in model.recalibration.to_arrays().items()}
+    if model.calibration is not None:
+        dims = {"calibration_raw_score": ("parameter", "calibration_score")}
+        arrays = model.calibration.to_arrays().items()
+        variables |= {name: (dims.get(name, ("parameter",)), array) for name, array in arrays}
     labels = None if model.bands.labels is None else np.asarray(model.bands.labels)
     times = None if labels is None or labels.dtype.kind not in "mM" else labels.dtype
     from .._version import __version__
@@ -91,6 +95,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     }
     if model.recalibration is not None:
         description["recalibration"] = model.recalibration.to_attrs()
+    if model.calibration is not None:
+        description["calibration"] = model.calibration.to_attrs()
     if model.member_weights is not None:
         description["member_weights"] = model.member_weights.tolist()
     if model.spectra_transform.kind is not None:  # earlier versions read models without
@@ -183,6 +189,7 @@ def _model(data: xr.Dataset) -> Model:
     )
     log_tail, weights = described.pop("log_tail"), described.pop("member_weights", None)
     recalibration, summary = described.pop("recalibration", None), described.pop("summary", None)
+    calibration = described.pop("calibration", None)
     return Model(
         members=members,
         transforms=Transforms.from_attrs(described.pop("transforms")),
@@ -202,6 +209,7 @@ def _model(data: xr.Dataset) -> Model:
         training_noise=arrays.get("training_noise"),
         recalibration=Recalibration.from_arrays(arrays, recalibration) if "recalibration_level" in arrays else None,
         summary=None if summary is None else Summary.from_attrs(summary),
+        calibration=None if calibration is None else FieldCalibration.from_arrays(arrays, calibration),
         **{name: arrays[name] for name in _VECTORS},
         **described,
     )

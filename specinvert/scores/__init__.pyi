@@ -8,6 +8,15 @@ from .calibration import (
     weighted_calibration,
 )
 from .comparison import DEFAULT_METHODS, compare, format_comparison, require_score
+from .conformal import (
+    CORRECTIONS,
+    LEAST_GROUPS,
+    LEAST_VALUES,
+    Corrected,
+    FieldValues,
+    correct,
+    promise,
+)
 from .findings import (
     Finding,
     band_findings,
@@ -64,10 +73,15 @@ __all__ = [
     "BY_BAND",
     "BY_WINDOW",
     "CAVEAT",
+    "CORRECTIONS",
     "DEFAULT_METHODS",
     "KNOWN",
+    "LEAST_GROUPS",
+    "LEAST_VALUES",
     "MEASURED",
     "Checked",
+    "Corrected",
+    "FieldValues",
     "Finding",
     "Recalibration",
     "Surprise",
@@ -77,6 +91,7 @@ __all__ = [
     "calibration_table",
     "check_findings",
     "compare",
+    "correct",
     "coverage",
     "edges_of",
     "evaluation",
@@ -103,6 +118,7 @@ __all__ = [
     "pit_histogram",
     "pit_values",
     "predictive_check",
+    "promise",
     "rank",
     "read_truth",
     "require_comparable",

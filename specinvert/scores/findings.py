@@ -293,8 +293,8 @@ def _coverage(shares: Mapping[str, float], measured: bool) -> Iterator[Finding]:
     narrower = f"{recalibrate}, with latent dimensions for what else varies, or with the sensor's noise."
     if measured:
         recalibrate = (
-            "Correct intervals on measured values: specinvert recalibrate --measured --minimum 50, or "
-            "inverter.recalibrate(field, 50, measured=True), on other sites than those evaluated"
+            "Correct intervals by 15 measured values or more (specinvert calibrate --groups site, or "
+            "inverter.calibrate(field, 'site')), of other sites than those evaluated"
         )
         narrower = (
             "More components, or a recalibration on simulations, do not help here: measured spectra hold what the "

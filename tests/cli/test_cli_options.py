@@ -209,6 +209,30 @@ def test_measured_values_are_evaluated_and_correct_intervals(made: Path, tmp_pat
 
 
 @pytest.mark.stops
+def test_calibrate_corrects_by_a_few_field_values_of_a_table_and_undoes_it(made: Path, tmp_path: Path) -> None:
+    field = make_training(30, seed=3)
+    bands = [f"{nm:g}" for nm in field["wavelength"].values]
+    lines = [",".join(["plot", "angle", "water", *bands])]
+    for i, (spectrum, water) in enumerate(zip(field["reflectance"].values, field["water"].values, strict=True)):
+        lines.append(",".join(map(str, [f"p{i // 5}", 0.5, "" if i == 7 else water + 0.3, *spectrum])))
+    (tmp_path / "field.csv").write_text("\n".join(lines), encoding="utf-8")
+    files, output = (made / "model.nc", tmp_path / "field.csv"), tmp_path / "calibrated.nc"
+    said = succeed("calibrate", *files, "--groups", "plot", "--known", "dust=angle", "-o", output)
+    assert "water by 29 field values of 6 groups (plot)" in said
+    assert "6 groups promise" in said
+    assert "calibrated  water by 29 field values" in succeed("info", output)
+    calibration = load_inverter(output).model_.calibration
+    assert calibration is not None
+    assert calibration.table["water"]["inside"][1] >= 0.8
+    succeed("calibrate", output, "--undo", "-o", tmp_path / "undone.nc")
+    assert load_inverter(tmp_path / "undone.nc").model_.calibration is None
+    for wrong in ([*files], [files[0], "--groups", "plot"], [*files, "--undo"]):
+        assert run("calibrate", *wrong, "-o", tmp_path / "none.nc").exit_code == 2
+    few = run("calibrate", *files, "--groups", "angle", "-o", tmp_path / "none.nc")
+    assert (few.exit_code, few.stderr.count("\n")) == (1, 1)
+    assert "water, 29 values in 1 groups" in few.stderr
+
+
 def test_a_stopped_select_goes_on_from_its_checkpoint(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

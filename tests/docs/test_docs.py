@@ -40,6 +40,7 @@ SHARED = {
         *("SEARCHED_ROWS", "SMALL", "Candidate", "Found", "Search", "Trial", "candidate_settings", "splits"),
     ],
     "specinvert.scores": [
+        *("CORRECTIONS", "LEAST_GROUPS", "LEAST_VALUES", "Corrected", "FieldValues", "correct", "promise"),
         *("AXES", "CAVEAT", "DEFAULT_METHODS", "Finding", "KNOWN", "best_of", "broadcast_truth", "edges_of"),
         *("MEASURED", "grouped_errors", "in_decades", "of_samples", "weighted_calibration"),
         *("format_selection", "is_given", "model_names", "other_model", "paired", "read_truth", "require_comparable"),
