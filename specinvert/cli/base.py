@@ -23,8 +23,6 @@ from ..progress import ProgressBars
 
 TERMINATED = 143
 """Exit code after SIGTERM, as shells have it."""
-_CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
-"""What NumPy says of a full disk: it gives no errno, and so no other way to tell."""
 WRITTEN = frozenset({"output", "plot", "checkpoint", "best"})
 """Parameters of commands that name files to write."""
 
@@ -207,8 +205,6 @@ class Group(_Verbose, click.Group):
             raise Interrupted(message, TERMINATED if isinstance(stop, Terminated) else EXIT_CODE) from None
         except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__
-            if isinstance(error, OSError) and _CUT_SHORT.fullmatch(text):
-                text = f"no space is left where the result is written, or a limit is reached: {text} bytes"
             command = self.commands.get(str(ctx.invoked_subcommand))
             raise click.ClickException(text if command is None else in_options(text, command)) from error
         except RuntimeError as error:  # netCDF4 has no error of its own

@@ -1,4 +1,4 @@
-from .atomic import NETCDF_LOCK, atomic_path, check_target, put_in_place
+from .atomic import NETCDF_LOCK, atomic_path, check_target, locked, not_whole, put_in_place, write_errors
 from .checkpoint import CheckpointFile, FinishedFits
 from .model_file import is_model, load_model, save_model
 from .place import (
@@ -23,9 +23,12 @@ __all__ = [
     "is_geographic",
     "is_model",
     "load_model",
+    "locked",
+    "not_whole",
     "put_in_place",
     "refresh_transform",
     "save_model",
     "spatial_dims",
     "transform_of",
+    "write_errors",
 ]

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import inspect
 import os
+import re
+import shutil
+import socket
 import sys
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 from xarray.backends import NetCDF4DataStore
 
@@ -49,10 +59,83 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     final = check_target(path)
     temporary = final.with_name(f".{final.stem}-{uuid.uuid4().hex[:12]}{final.suffix}")
     try:
-        yield temporary
+        with write_errors(final):
+            yield temporary
         os.replace(temporary, final)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+_CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
+"""What NumPy says of a full disk: it gives no errno, and so no other way to tell."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """What libraries raise where a file cannot be written whole, as :func:`not_whole`; they do not all tell why."""
+    try:
+        yield
+    except Exception as error:
+        full = isinstance(error, OSError) and (error.errno in _FULL or _CUT_SHORT.search(str(error)) is not None)
+        of_netcdf = isinstance(error, RuntimeError) and str(error).startswith("NetCDF")
+        if not (full or of_netcdf or type(error).__module__.startswith("rasterio")):
+            raise
+        raise not_whole(path, getattr(error, "strerror", None) or str(error)) from error
+
+
+def not_whole(path: Path, reason: str) -> OSError:
+    """The error that a file was not written whole, for a reason in words."""
+    free = shutil.disk_usage(path.parent).free
+    return OSError(
+        f"{path.name}: not written whole ({reason}): no space is left, or a quota or a limit on the size of files is "
+        f"reached; {free / 1e6:.3g} MB are free in {path.parent}. Nothing was replaced"
+    )
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file for writing, by a lock beside it that goes with this process, however that ends.
+
+    Raises BlockingIOError, which names the process, where another holds it. Where the file system has no locks, a file
+    beside it stands for one, which a process that is killed leaves behind.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    with _acquired(lock, path) as file:
+        with suppress(OSError):  # of a full disk, which the file itself tells
+            file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+            file.flush()
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _acquired(lock: Path, path: Path) -> IO[str]:
+    """The file of a lock, locked and empty; one that another process has removed meanwhile does not count."""
+    while True:
+        file = lock.open("a+", encoding="utf-8")
+        file.seek(0)
+        holder, hint = file.read(), ""
+        try:
+            if fcntl is None:
+                raise OSError(errno.ENOLCK, "no locks")
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        except BlockingIOError:
+            free = False
+        except OSError:
+            free, hint = not holder, f"; if that is no more, remove {lock}"
+        if not free:
+            file.close()
+            raise BlockingIOError(
+                f"{path}: is being written by {holder or 'another process'}; wait for it, or use another name{hint}"
+            )
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                file.truncate(0)
+                return file
+        file.close()
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:

@@ -165,6 +165,19 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(starter: Starter, folder: Pa
     assert listing_of_files(folder) == before
 
 
+def test_a_geotiff_that_a_limit_cuts_short_is_not_published_and_the_earlier_map_stays(
+    starter: Starter, folder: Path
+) -> None:
+    arguments = ["invert", "model.nc", "blocks.zarr", "-o", "maps.tif"]
+    Command(starter, MAIN, folder, *arguments).communicate()
+    earlier = (folder / "maps.tif").read_bytes()
+    process = Command(starter, MAIN, folder, *arguments, most_bytes=100_000)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (1, "")
+    assert re.search(r"Error: .*maps(_flag)?.tif: not written whole .*no space is left, or a quota or a limit", err)
+    assert (folder / "maps.tif").read_bytes() == earlier
+
+
 def listing_of_files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 

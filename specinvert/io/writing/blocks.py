@@ -14,6 +14,7 @@ import os
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -123,6 +124,8 @@ class _Run:
     done: int = 0
     blocks_done: int = 0
     stopped: bool = False
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Of this run, in its plan: what is published is its own."""
 
     def __post_init__(self) -> None:
         self.lazy = {str(name): a for name, a in self.maps.data_vars.items() if a.chunks is not None}
@@ -161,7 +164,7 @@ class _Run:
             "source": str(self.maps.attrs.get("source", "")),
         }
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        return {"digest": digest, "source": content["source"]}
+        return {"digest": digest, "source": content["source"], "run": self.mark}
 
     def prepare(self, resume: bool) -> None:
         plan = self.folder / _PLAN
@@ -177,6 +180,12 @@ class _Run:
         self.folder.mkdir(exist_ok=True)
         with atomic_path(plan) as temporary:
             temporary.write_text(json.dumps(self.plan()))
+
+    def require_own(self) -> None:
+        """Raise BlockingIOError where another run has taken the folder."""
+        plan = self.folder / _PLAN
+        if not plan.exists() or json.loads(plan.read_text()).get("run") != self.mark:
+            raise BlockingIOError(f"{self.folder}: another run has taken this folder; start again, or use another name")
 
     def file(self, index: tuple[int, ...]) -> Path:
         return self.folder / ("block-" + "-".join(map(str, index)) + ".npy")

@@ -30,7 +30,15 @@ from xarray.backends import NetCDF4DataStore
 from xarray.indexes import PandasMultiIndex
 
 from ...cubes import native, require_known_sizes
-from .. import NETCDF_LOCK, grid_mapping, is_geographic, refresh_transform, spatial_dims, transform_of
+from .. import (
+    NETCDF_LOCK,
+    grid_mapping,
+    is_geographic,
+    refresh_transform,
+    spatial_dims,
+    transform_of,
+    write_errors,
+)
 from .blocks import Write
 
 _PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping")
@@ -176,11 +184,12 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
     Guarded by the lock that xarray reads netCDF files under. The one that it would combine with another for writing may
     hold the same two in the other order, and a thread that reads a cube and one that writes wait for each other.
     """
-    with NETCDF_LOCK:
+    with NETCDF_LOCK, write_errors(path):
         file = netCDF4.Dataset(path, "w", format="NETCDF4")
     try:
         store = NetCDF4DataStore(file, lock=NETCDF_LOCK)  # type: ignore[no-untyped-call]
-        _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store)
+        with write_errors(path):
+            _encoded(maps, partial(_netcdf_encoding, compression)).dump_to_store(store)
         with NETCDF_LOCK:
             file.set_auto_maskandscale(False)
             for name, variable in maps.variables.items():
@@ -195,7 +204,7 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
 
         yield write
     finally:
-        with NETCDF_LOCK:
+        with NETCDF_LOCK, write_errors(path):
             file.close()
 
 
@@ -206,7 +215,8 @@ def zarr_store(maps: xr.Dataset, path: Path) -> Iterator[Write]:
         # consolidated metadata are an extension that readers without it ignore
         warnings.filterwarnings("ignore", message="Consolidated metadata")
         encoded = _encoded(_with_strings(maps), _zarr_encoding)
-        encoded.to_zarr(path, mode="w-", consolidated=True, safe_chunks=False, compute=False)
+        with write_errors(path):
+            encoded.to_zarr(path, mode="w-", consolidated=True, safe_chunks=False, compute=False)
     group = zarr.open_group(path, mode="r+", use_consolidated=False)
     arrays: dict[Any, Any] = {
         name: group[str(name)] for name, variable in maps.variables.items() if variable.chunks is not None
@@ -293,6 +303,11 @@ def raster_maps(maps: xr.Dataset, path: Path) -> xr.Dataset:
     return maps.drop_vars(lazy).transpose(*dims, ...)
 
 
+def raster_dtype(maps: xr.Dataset) -> np.dtype:
+    """The smallest float type that holds all maps but their flag."""
+    return np.result_type(np.float32, *(array.dtype for name, array in maps.data_vars.items() if name != FLAG))
+
+
 @contextmanager
 def geotiff_files(maps: xr.Dataset, path: Path) -> Iterator[Write]:
     """A GeoTIFF file of the maps and one of their flag, in-memory maps written, and how to write the lazy ones.
@@ -313,8 +328,7 @@ def geotiff_files(maps: xr.Dataset, path: Path) -> Iterator[Write]:
         "interleave": "band",
         "bigtiff": "if_safer",
     }
-    dtype = np.result_type(np.float32, *(maps[name].dtype for name in names))
-    wanted = {path: (names, {**profile, "dtype": dtype, "nodata": np.nan}, "average")}
+    wanted = {path: (names, {**profile, "dtype": raster_dtype(maps), "nodata": np.nan}, "average")}
     if FLAG in maps:
         wanted[path.with_name(flag_name(path))] = [FLAG], {**profile, "dtype": maps[FLAG].dtype}, "nearest"
     plain = {final: final.with_name(f".plain-{final.name}") for final in wanted}
@@ -332,10 +346,11 @@ def geotiff_files(maps: xr.Dataset, path: Path) -> Iterator[Write]:
 
             for name, array in maps.data_vars.items():
                 if array.chunks is None:
-                    write(str(name), (slice(None), slice(None)), array.values)
+                    with write_errors(path):
+                        write(str(name), (slice(None), slice(None)), array.values)
             yield write
         for final, (_, _, resampling) in wanted.items():
-            with rasterio.Env(GDAL_CACHEMAX=_CACHE_BYTES):
+            with rasterio.Env(GDAL_CACHEMAX=_CACHE_BYTES), write_errors(final):
                 rasterio.shutil.copy(plain[final], final, **_COG, overview_resampling=resampling)
             plain[final].unlink()
     finally:

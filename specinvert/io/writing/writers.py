@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,11 @@ import xarray as xr
 
 from ...cubes import CUBE_FILE, require_flags
 from ...progress import reporting
-from .. import check_target, put_in_place
+from .. import check_target, locked, put_in_place
 from .blocks import ProgressCallback, Write, block_layout, block_place, kept_blocks, side_folder
 from .cf import dress
-from .stores import FLAG, flag_name, geotiff_files, netcdf_file, raster_maps, storable, zarr_store
+from .stores import FLAG, flag_name, geotiff_files, netcdf_file, raster_dtype, raster_maps, storable, zarr_store
+from .verify import WrittenValues
 
 _NETCDF = frozenset({".nc", ".nc4"})
 _ZARR = frozenset({".zarr"})
@@ -41,7 +42,8 @@ def save_maps(
 
     Lazy maps are computed block by block, each block once for all variables, and kept in a hidden folder beside the
     file (:mod:`.blocks`). The file grows there too as blocks arrive, in memory bounded by a few of them,
-    and appears under its name only when complete; the folder stays behind when a run is stopped, for ``resume``.
+    and appears under its name only when complete and read back as it was written; the folder stays behind when a run is
+    stopped, for ``resume``. A file that another process is writing is refused.
 
     netCDF and Zarr hold every variable: floats with NaN as fill value, integers without a fill value and in netCDF
     compressed, coordinates and CRS, with what CF-1.11 asks of names, units and coordinates (:mod:`.cf`).
@@ -68,6 +70,8 @@ def save_maps(
         other maps to resume from; or the maps were inverted from the cube in that file, which would be lost.
     TypeError : `maps` is not a Dataset, `progress` no function, `history` no text.
     FileNotFoundError, PermissionError : the directory is missing or cannot be written to.
+    BlockingIOError : another process is writing the file.
+    OSError : the file was not written whole, as on a full disk, and what was there before is.
 
     Warns
     -----
@@ -111,20 +115,25 @@ def save_maps(
     if history is not None:
         stamped = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {history}"
         maps.attrs["history"] = "\n".join(line for line in (maps.attrs.get("history"), stamped) if line)
-    if block_layout(maps) is not None:
-        with (
-            reporting(progress, lambda bars: bars.blocks) as report,
-            kept_blocks(maps, side_folder(final), resume, report) as run,
-        ):
-            with _file(open_file, maps, run.folder / final.name, made) as write:
-                _write_lazy(maps, write, leave=set(run.lazy))
-                run.compute(write)
-            _publish(run.folder, final.parent, made)
-    else:
-        with tempfile.TemporaryDirectory(prefix=f".{final.stem}-", dir=final.parent) as folder:
-            with open_file(maps, Path(folder) / final.name) as write:
-                _write_lazy(maps, write, leave=set())
-            _publish(Path(folder), final.parent, made)
+    dtypes = {str(name): raster_dtype(maps) for name in maps.data_vars if name != FLAG} if suffix in _GEOTIFF else {}
+    with ExitStack() as locks:
+        for name in made:
+            locks.enter_context(locked(final.with_name(name)))
+        if block_layout(maps) is not None:
+            with (
+                reporting(progress, lambda bars: bars.blocks) as report,
+                kept_blocks(maps, side_folder(final), resume, report) as run,
+            ):
+                with _file(open_file, maps, run.folder / final.name, made, dtypes) as write:
+                    _write_lazy(maps, write, leave=set(run.lazy))
+                    run.compute(write)
+                run.require_own()
+                _publish(run.folder, final.parent, made)
+        else:
+            with tempfile.TemporaryDirectory(prefix=f".{final.stem}-", dir=final.parent) as folder:
+                with _file(open_file, maps, Path(folder) / final.name, made, dtypes) as write:
+                    _write_lazy(maps, write, leave=set())
+                _publish(Path(folder), final.parent, made)
 
 
 def _check_options(resume: object, progress: object, compression: object, history: object) -> None:
@@ -157,8 +166,10 @@ def _write_lazy(maps: xr.Dataset, write: Write, leave: set[str]) -> None:
 
 
 @contextmanager
-def _file(open_file: _OpenFile, maps: xr.Dataset, path: Path, made: list[str]) -> Iterator[Write]:
-    """A new file in a folder that outlives a failure; the file does not.
+def _file(
+    open_file: _OpenFile, maps: xr.Dataset, path: Path, made: list[str], dtypes: dict[str, np.dtype]
+) -> Iterator[Write]:
+    """A new file in a folder that outlives a failure, read back at the end; after a failure it does not outlive it.
 
     Threads of Zarr write on for a moment after a stop, so that its folder may not be empty yet: that hides no stop, and
     what is left goes when the run is taken up again.
@@ -167,8 +178,10 @@ def _file(open_file: _OpenFile, maps: xr.Dataset, path: Path, made: list[str]) -
     for remain in remains:
         _remove(remain)
     try:
+        written = WrittenValues(maps, dtypes)
         with open_file(maps, path) as write:
-            yield write
+            yield written.noting(write, path)
+        written.check(path, remains)
     except BaseException:
         for remain in remains:
             with suppress(OSError):
@@ -184,6 +197,15 @@ def _remove(path: Path) -> None:
 
 
 def _publish(folder: Path, target: Path, names: list[str]) -> None:
-    """Give finished files their final place, the first one last; what was there goes."""
-    for name in reversed(names):
-        put_in_place(folder / name, target / name)
+    """Give finished files their final place, the first one last; what was there goes.
+
+    An interrupt between two of them does not part them.
+    """
+    try:
+        for name in reversed(names):
+            put_in_place(folder / name, target / name)
+    except KeyboardInterrupt:
+        left = [name for name in reversed(names) if (folder / name).is_file()]
+        for name in left if len(left) < len(names) else ():
+            put_in_place(folder / name, target / name)
+        raise

@@ -203,7 +203,7 @@ def test_the_side_folder_holds_arrays_only(tmp_path: Path) -> None:
     computed(maps, tmp_path / "side", progress=look)
     assert not (tmp_path / "side").exists()
     assert sorted(held) == [*(f"block-{i}-{j}.npy" for i in range(3) for j in range(2)), "plan.json"]
-    assert set(json.loads(held["plan.json"])) == {"digest", "source"}
+    assert set(json.loads(held["plan.json"])) == {"digest", "source", "run"}
     file = io.BytesIO(held["block-1-1.npy"])
     for name in maps.data_vars:
         values = np.load(file, allow_pickle=False)

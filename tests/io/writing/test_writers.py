@@ -1,5 +1,8 @@
 """Maps come back from netCDF and GeoTIFF as they were, with their place and nothing stale."""
 
+import itertools
+import os
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import xarray as xr
 
 from files import TRANSFORM, UTM, maps_of
 from specinvert.io.reading.open import open_cube
+from specinvert.io.writing.blocks import side_folder
 from specinvert.io.writing.writers import save_maps
 
 pytestmark = pytest.mark.filterwarnings(
@@ -228,3 +232,40 @@ def test_an_empty_dataset_and_an_array_are_errors(tmp_path):
         save_maps(xr.Dataset(), tmp_path / "maps.nc")
     with pytest.raises(TypeError, match=r"not DataArray; use array\.to_dataset"):
         save_maps(maps_of().water, tmp_path / "maps.nc")
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+@pytest.mark.parametrize("name", ["maps.nc", "maps.zarr", "maps.tif"])
+def test_a_file_that_does_not_hold_what_was_written_is_not_published(tmp_path, monkeypatch, name, lazy):
+    maps = maps_of(lazy=lazy)
+    save_maps(maps, tmp_path / name)
+    sums = itertools.count()
+    monkeypatch.setattr("specinvert.io.writing.verify._checksum", lambda values: next(sums))
+    with pytest.raises(OSError, match=rf"{name}: not written whole \(.* differs when it is read back\): no space"):
+        save_maps(maps.assign(water=maps.water + 1), tmp_path / name)
+    kept = open_cube(tmp_path / name, variable=None if name.endswith("tif") else "water").values
+    assert np.nanmin(kept) == np.nanmin(maps.water if name != "maps.tif" else maps.water_std)
+
+
+@pytest.mark.parametrize("name", ["maps.nc", "maps.tif"])
+def test_a_second_writer_is_refused_by_the_name_of_the_first(tmp_path, name):
+    maps = maps_of(lazy=True)
+
+    def second(state):
+        with pytest.raises(BlockingIOError, match=rf"{name}: is being written by process {os.getpid()} on .* since"):
+            save_maps(maps_of(lazy=state.blocks % 2), tmp_path / name)
+
+    save_maps(maps, tmp_path / name, progress=second)
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+    save_maps(maps, tmp_path / name)
+
+
+def test_maps_of_a_folder_that_another_run_has_taken_are_not_published(tmp_path):
+    def taken(state):
+        if state.blocks == state.n_blocks:
+            plan = side_folder(tmp_path / "maps.nc") / "plan.json"
+            plan.write_text(plan.read_text().replace('"run": "', '"run": "0'))
+
+    with pytest.raises(BlockingIOError, match="another run has taken this folder"):
+        save_maps(maps_of(lazy=True), tmp_path / "maps.nc", progress=taken)
+    assert not (tmp_path / "maps.nc").exists()
