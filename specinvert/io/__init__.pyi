@@ -1,4 +1,13 @@
-from .atomic import NETCDF_LOCK, atomic_path, check_target, locked, not_whole, put_in_place, write_errors
+from .atomic import (
+    NETCDF_LOCK,
+    atomic_path,
+    check_target,
+    file_identity,
+    locked,
+    not_whole,
+    put_in_place,
+    write_errors,
+)
 from .checkpoint import CheckpointFile, FinishedFits
 from .model_file import is_model, load_model, save_model
 from .place import (
@@ -18,6 +27,7 @@ __all__ = [
     "FinishedFits",
     "atomic_path",
     "check_target",
+    "file_identity",
     "grid_mapping",
     "has_places",
     "is_geographic",

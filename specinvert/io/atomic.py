@@ -1,9 +1,13 @@
-"""Writing files: under a temporary name, so that one under its final name is whole; netCDF in one thread at a time."""
+"""Writing files: under a temporary name, so that one under its final name is whole; netCDF in one thread at a time.
+
+And by what a file that is read is known to be the same as before.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import inspect
 import os
 import re
@@ -136,6 +140,22 @@ def _acquired(lock: Path, path: Path) -> IO[str]:
                 file.truncate(0)
                 return file
         file.close()
+
+
+def file_identity(path: str | os.PathLike[str]) -> str:
+    """What tells a file or folder, such as a Zarr store, from what it was before it was written again.
+
+    It is a digest of the sizes and times of all files: that of a folder stays when a file in it is written in place.
+    """
+    top = os.fspath(path)
+    files = [top]
+    if os.path.isdir(top):
+        files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(top) for name in names)
+    digest = hashlib.sha256()
+    for file in files:
+        status = os.stat(file)
+        digest.update(f"{os.path.relpath(file, top)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:

@@ -6,7 +6,6 @@ xarray's documentation names `xarray.core.indexing`, and dask's `dask.array.core
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from xarray.core import indexing
 
 from ...cubes import describe_bands, is_unknown
 from ...progress import warn_user
+from .. import file_identity
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def chunk_cube(array: xr.DataArray, chunks: Chunks, whole: str, path: str) -> xr
         dtype=np.result_type(array.dtype, np.float32),
         previous_chunks=tuple(stored.get(dim, size) for dim, size in array.sizes.items()),
     )
-    token = tokenize(path, os.stat(path).st_mtime_ns, array.name, blocks)
+    token = tokenize(path, file_identity(path), array.name, blocks)
     data = array.variable.chunk(dict(zip(array.dims, blocks, strict=True)), name=f"open_cube-{token}")
     return array.copy(data=data.data)
 

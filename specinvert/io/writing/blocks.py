@@ -26,8 +26,8 @@ import dask
 import numpy as np
 import xarray as xr
 
-from ...cubes import active_client, large_graphs
-from .. import atomic_path
+from ...cubes import CUBE_FILE, active_client, large_graphs
+from .. import atomic_path, file_identity
 
 _PLAN = "plan.json"
 
@@ -163,6 +163,9 @@ class _Run:
             "blocks": {str(dim): list(sizes) for dim, sizes in self.layout.items()},
             "source": str(self.maps.attrs.get("source", "")),
         }
+        cube = self.maps.encoding.get(CUBE_FILE)
+        if cube is not None and os.path.exists(cube):  # whoever opened it may not know that it was written again
+            content["cube"] = file_identity(cube)
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         return {"digest": digest, "source": content["source"], "run": self.mark}
 
@@ -182,10 +185,13 @@ class _Run:
             temporary.write_text(json.dumps(self.plan()))
 
     def require_own(self) -> None:
-        """Raise BlockingIOError where another run has taken the folder."""
+        """Raise where another run has taken the folder (BlockingIOError), or the cube has changed meanwhile."""
         plan = self.folder / _PLAN
-        if not plan.exists() or json.loads(plan.read_text()).get("run") != self.mark:
+        kept = json.loads(plan.read_text()) if plan.exists() else {}
+        if kept.get("run") != self.mark:
             raise BlockingIOError(f"{self.folder}: another run has taken this folder; start again, or use another name")
+        if kept["digest"] != self.plan()["digest"]:
+            raise ValueError("the file of the cube was written again while maps were made of it; start anew")
 
     def file(self, index: tuple[int, ...]) -> Path:
         return self.folder / ("block-" + "-".join(map(str, index)) + ".npy")

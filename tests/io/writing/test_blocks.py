@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import specinvert
 from labelled import assert_close, fitted, make_cube, refuses
+from specinvert.io import file_identity
 from specinvert.io.writing.blocks import BlockProgress, ProgressCallback, block_layout, kept_blocks, side_folder
 
 pytestmark = pytest.mark.stops
@@ -237,3 +240,43 @@ def test_a_folder_that_is_no_zarr_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "zarr.json").write_text("{")
     with refuses(ValueError, str(tmp_path), "not a readable Zarr store"):
         specinvert.open_cube(tmp_path)
+
+
+def test_a_run_is_not_resumed_on_a_zarr_cube_that_was_written_again_in_place(tmp_path: Path) -> None:
+    cube, path = make_cube(dtype=np.float32).rename("r"), tmp_path / "cube.zarr"
+    cube.chunk(y=2, x=3).to_dataset().to_zarr(path, consolidated=False)
+    first = specinvert.open_cube(path, chunks={"y": 2, "x": 3})
+    with pytest.raises(Stop):
+        specinvert.save_maps(fitted(1).invert(first), tmp_path / "maps.nc", progress=stop_after(2))
+    again = specinvert.open_cube(path, chunks={"y": 2, "x": 3})
+    assert again.data.name == first.data.name
+    times = os.stat(path)
+    array = zarr.open_group(path, mode="r+")["r"]
+    array[:] = array[:] * np.float32(0.5)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with refuses(ValueError, "holds blocks of another run", "without resume to start anew"):
+        maps = fitted(1).invert(specinvert.open_cube(path, chunks={"y": 2, "x": 3}))
+        specinvert.save_maps(maps, tmp_path / "maps.nc", resume=True)
+
+
+def test_maps_of_a_cube_that_changes_while_they_are_made_are_not_published(tmp_path: Path) -> None:
+    make_cube(dtype=np.float32).to_dataset(name="r").to_netcdf(tmp_path / "cube.nc")
+    cube = specinvert.open_cube(tmp_path / "cube.nc", chunks={"y": 2})
+
+    def change(state: BlockProgress) -> None:
+        os.utime(tmp_path / "cube.nc", ns=(0, state.blocks))
+
+    with refuses(ValueError, "written again while maps were made"):
+        specinvert.save_maps(fitted(1).invert(cube), tmp_path / "maps.nc", progress=change)
+    assert not (tmp_path / "maps.nc").exists()
+
+
+def test_the_identity_of_a_file_is_that_of_its_parts(tmp_path: Path) -> None:
+    part = tmp_path / "store" / "c" / "0"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"one")
+    before = file_identity(tmp_path / "store")
+    assert file_identity(tmp_path / "store") == before
+    part.write_bytes(b"two!")
+    assert file_identity(tmp_path / "store") != before
+    assert file_identity(part) == file_identity(part)
