@@ -1,6 +1,6 @@
 from . import gllim, nuisance
 from .cubes import Lookup, resample, resample_noise, select_bands
-from .inverter import GLLiMInverter, load_inverter
+from .inverter import GLLiMInverter, load_inverter, rank
 from .io.reading import open_cube, orthorectify, read_lookup, register_reader
 from .io.writing import save_maps
 from .model_selection import Selection, select_model
@@ -20,6 +20,7 @@ __all__ = [
     "nuisance",
     "open_cube",
     "orthorectify",
+    "rank",
     "read_lookup",
     "register_reader",
     "resample",

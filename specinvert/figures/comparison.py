@@ -1,4 +1,4 @@
-"""Figures that compare: methods by their errors and times, models by their evidence, K and L_w by a criterion."""
+"""Figures that compare: methods by their errors and times, models on spectra without labels, K and L_w."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import xarray as xr
 
 from ..cubes import units_of
-from ..scores import best_of, require_score, scores_of
-from .layout import BAND_COLOUR, DOT, MARK, SMALL, SOFT, TITLE, new_figure, paired_rows, plain, title_of, with_units
+from ..scores import CALIBRATED, best_of, require_score, scores_of
+from .layout import BAND_COLOUR, DOT, MARK, SMALL, SOFT, TITLE, new_figure, plain, title_of, with_units
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _BAR_ALPHA = 0.3
 WIDE = 30.0
 """Where the largest score is so many times the smallest, its axis is logarithmic."""
+MOST_LABELS = 12
+"""Models of a ranking above which their points have no numbers."""
 
 _LABELS = {"nrmse": "NRMSE", "rmse": "RMSE", "mae": "mean absolute error", "r2": "R2"}
 
@@ -94,7 +96,7 @@ def _best(values: np.ndarray, score: str) -> int:
     return int(np.nanargmax(values) if score == "r2" else np.nanargmin(values))
 
 
-def _draw(ax: Axes, values: np.ndarray, best: int | None) -> None:
+def _draw(ax: Axes, values: np.ndarray, best: int | None, labelled: bool = True) -> None:
     rows = np.arange(len(values))
     colours = [DOT if row == best else "white" for row in rows]
     positive = values[np.isfinite(values) & (values > 0)]
@@ -114,7 +116,8 @@ def _draw(ax: Axes, values: np.ndarray, best: int | None) -> None:
         if (values[np.isfinite(values)] >= 0).all():
             ax.set_xlim(left=0)
     ax.scatter(values, rows, c=colours, edgecolors=DOT, s=26, zorder=3)
-    for row, value in zip(rows[np.isfinite(values)], values[np.isfinite(values)], strict=True):
+    for row in rows[np.isfinite(values)] if labelled else ():
+        value = values[row]
         place, side = ((-6, 0), "right") if value < 0 else ((6, 0), "left")
         text = f"{value:.2g}".replace("-", "\N{MINUS SIGN}")
         ax.annotate(
@@ -122,12 +125,22 @@ def _draw(ax: Axes, values: np.ndarray, best: int | None) -> None:
         )
 
 
+_RANKED = {
+    "window_error": "error of left-out bands\n(their standard deviations)",
+    "window_q": "squared errors of left-out bands\nover predictive variance",
+    "disagreement": "squared moves of estimates\nover what is expected",
+    "mean_log_evidence": "log evidence, nats\n(does not count)",
+}
+
+
 def plot_ranking(table: xr.Dataset) -> Figure:
-    """Draw a ranking, best on top: differences from the best with 95 % intervals, and the shares of spectra won.
+    """Draw a ranking, best on top: its error of left-out bands, the two figures of calibration, and the evidence.
+
+    Beyond the dotted line a model is not calibrated. Filled is the choice of the ranking, and that of the evidence.
 
     Parameters
     ----------
-    table : the result of `ranking.rank` for two models or more.
+    table : the result of :func:`specinvert.rank`.
 
     Returns
     -------
@@ -136,60 +149,23 @@ def plot_ranking(table: xr.Dataset) -> Figure:
     Raises
     ------
     ImportError : matplotlib is missing.
-    ValueError : the table holds no difference, as that of one model.
-
-    Examples
-    --------
-    >>> from specinvert.scores.ranking import rank
-    >>> evidence = xr.DataArray([3.0, 5.0], dims="pixel")
-    >>> figure = plot_ranking(rank({"a": evidence, "b": evidence + 1.0}))
-    >>> len(figure.axes)
-    2
     """
-    if "difference" not in table:
-        raise ValueError("there is no difference to draw: rank two models or more")
     names = [plain(name) for name in table["model"].values]
-    figure, grid = paired_rows(1, 0.5 * len(names) + 1.3, 1.8, sharey=True)
-    left, right = grid[0]
-    _draw_differences(left, table["difference"].values, table["standard_error"].values)
-    shares = 100 * table["best_share"].values
-    bars = right.barh(range(len(names)), shares, height=0.55, color=DOT, alpha=_BAR_ALPHA, edgecolor=DOT)
-    right.bar_label(bars, [f"{share:.3g} %" for share in shares], padding=3, fontsize=SMALL, color=SOFT)
-    right.set(xlim=(0, 125), xticks=(0, 50, 100), xlabel="best for so many spectra (%)")
-    left.set_yticks(range(len(names)), names)
-    left.set_ylim(len(names) - 0.4, -0.7)
-    for ax in (left, right):
+    shown = [name for name in _RANKED if name in table]
+    figure = new_figure(2.5 * len(shown) + 1.0, 0.35 * len(names) + 1.5)
+    for ax, name in zip(figure.subplots(1, len(shown), sharey=True, squeeze=False).flat, shown, strict=True):
+        values = np.where(np.isfinite(table[name].values), table[name].values, np.nan)
+        chosen = _best(values, "r2") if name == "mean_log_evidence" else 0
+        _draw(ax, values, chosen, len(names) <= MOST_LABELS)
+        if name in ("window_q", "disagreement"):
+            ax.axvline(CALIBRATED, color=MARK, linewidth=1.0, linestyle=":")
+        ax.set_xlabel(_RANKED[name], fontsize=SMALL)
+        ax.tick_params(labelsize=SMALL)
         ax.tick_params(axis="y", length=0)
-    left.set_title(f"mean ± standard error of {int(table['n'][0]):,} spectra; bars: 95 %", fontsize=TITLE)
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    figure.suptitle(f"best first, of {int(table['n'][0]):,} spectra", fontsize=TITLE)
     return figure
-
-
-def _draw_differences(ax: Axes, difference: np.ndarray, error: np.ndarray) -> None:
-    rows = np.arange(len(difference))
-    spread = 1.96 * np.nan_to_num(error)
-    ax.axvline(0.0, color="black", linewidth=0.8)
-    ax.errorbar(difference, rows, xerr=spread, fmt="o", color=DOT, markersize=5, elinewidth=1.4, capsize=3)
-    for row, value, wide in zip(rows, difference, error, strict=True):
-        text, place, side = ("best", (7, 0), "left") if row == 0 else (_with_error(value, wide), (0, 10), "center")
-        label = ax.annotate(
-            *(text, (value, row), place), textcoords="offset points", ha=side, va="center", fontsize=SMALL, color=SOFT
-        )
-        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
-    sizes = -difference[difference < 0]
-    if sizes.size and sizes.max() > WIDE * sizes.min():
-        ax.set_xscale("symlog", linthresh=10.0 ** np.floor(np.log10(sizes.min())), linscale=0.5)
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "\N{MINUS SIGN}"))
-    ax.margins(x=0.16)
-    ax.set_xlabel("log evidence less that of the best (nats a spectrum)")
-
-
-def _with_error(value: float, error: float) -> str:
-    """A difference to the digits that its error leaves."""
-    text = f"{value:.3g}"
-    if error > 0:
-        digits = max(0, 1 - int(np.floor(np.log10(error))))
-        text = f"{value:,.{digits}f} ± {error:.{digits}f}"
-    return text.replace("-", "\N{MINUS SIGN}")
 
 
 MOST_LINES = 7

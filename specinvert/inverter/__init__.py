@@ -15,6 +15,7 @@ from .fit import KEPT, TrainingOptions, column_names, is_automatic, read_setting
 from .inversion import Inversion
 from .inverter import GLLiMInverter, inversion_of, load_inverter, model_of
 from .predictive import ExpectedSpectrum
+from .ranking import rank
 
 __all__ = [
     "KEPT",
@@ -36,6 +37,7 @@ __all__ = [
     "load_inverter",
     "model_of",
     "noise_variance",
+    "rank",
     "read_settings",
     "recalibrated",
 ]

@@ -100,7 +100,7 @@ class Inversion:
         request = self.request(cube)
         taken = {v.name for v in declared} | {dim for v in declared for dim in v.output.dims}
         require_free_names(request.cube, request.band_dim, sorted(taken))
-        kernel = self._kernel(request, declared)
+        kernel = self.kernel(request, declared)
         return label_maps(
             apply_blocks(request.cube, request.band_dim, kernel),
             request.cube,
@@ -117,7 +117,7 @@ class Inversion:
             raise ValueError(f"n_components={n_components!r} must be an integer, 1 or more, or None")
         request = self.request(spectra)
         require_free_names(request.cube, request.band_dim, (*RESERVED, "weight", "mean", "covariance", "log_evidence"))
-        kernel = self._kernel(request, [])
+        kernel = self.kernel(request, [])
         if kernel.conditions.has_interval:
             raise ValueError(
                 "a posterior with a parameter known by an interval is no mixture of Gaussians: ask invert for the "
@@ -186,7 +186,7 @@ class Inversion:
         return expected(self.model, self._reconstructing(request), request)
 
     def _reconstructing(self, request: Request) -> BlockInverter:
-        return self._kernel(request, declare_outputs(["residual"], self.model.names, self.model.theta.n_latent))
+        return self.kernel(request, declare_outputs(["residual"], self.model.names, self.model.theta.n_latent))
 
     def pit(self, test: xr.Dataset) -> xr.Dataset:
         """The posterior's distribution function at the truth, by parameter."""
@@ -245,7 +245,7 @@ class Inversion:
         truth = truth.assign({name: meant(truth[name], f"true {name!r}").variable for name in own})
         unknown = {name: xr.full_like(truth[own[0]], np.nan, np.float64) for name in names if name not in own}
         request = self.request(spectra)
-        kernel = self._kernel(request, declare_scores(kinds, names), truth.assign(unknown))
+        kernel = self.kernel(request, declare_scores(kinds, names), truth.assign(unknown))
         given = {what: of_samples(spectra, value, what) for what, value in of_rows.items()}
         with large_graphs():
             maps = apply_blocks(request.cube, request.band_dim, kernel).compute()
@@ -268,10 +268,10 @@ class Inversion:
         conditions = read_conditions(request, model.labels, self.noise, self.known, self.tolerance, truth)
         return without_training(conditions, model.training_noise) if self.noise_includes_training else conditions
 
-    def _kernel(
+    def kernel(
         self, request: Request, declared: Sequence[MapVariable], truth: xr.Dataset | None = None
     ) -> BlockInverter:
-        """The kernel of one request.
+        """What fills the declared variables of one request, block by block.
 
         Raises
         ------

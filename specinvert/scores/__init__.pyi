@@ -54,24 +54,14 @@ from .predictive import (
     predictive_check,
     windows_of,
 )
-from .ranking import (
-    AXES,
-    CAVEAT,
-    best_of,
-    edges_of,
-    format_ranking,
-    format_selection,
-    model_names,
-    rank,
-    require_comparable,
-    require_criterion,
-    scores_of,
-)
+from .ranking import CALIBRATED, CAVEAT, LeftOut, format_ranking, model_names, ranked, require_comparable
+from .selection import AXES, best_of, edges_of, format_selection, require_criterion, scores_of
 
 __all__ = [
     "AXES",
     "BY_BAND",
     "BY_WINDOW",
+    "CALIBRATED",
     "CAVEAT",
     "CORRECTIONS",
     "DEFAULT_METHODS",
@@ -83,6 +73,7 @@ __all__ = [
     "Corrected",
     "FieldValues",
     "Finding",
+    "LeftOut",
     "Recalibration",
     "Surprise",
     "band_findings",
@@ -119,7 +110,7 @@ __all__ = [
     "pit_values",
     "predictive_check",
     "promise",
-    "rank",
+    "ranked",
     "read_truth",
     "require_comparable",
     "require_criterion",

@@ -1,125 +1,242 @@
-"""Which model suits spectra without labels best: the mean log density that each gives to them.
+"""Which model suits spectra without labels best: what it says of bands that it was not shown, and of parameters then.
 
-Evidence favours narrow training intervals, as long as they hold the scene, and says nothing about parameters that the
-spectra do not see. Only models of the same bands and units are comparable: log p(y) is the log of a density over the
-bands, so another set of bands or another unit shifts it by amounts that mean nothing.
+Evidence, the mean log density of the spectra, rewards inflated noise and says nothing of parameters that spectra do not
+see. A ranking is by what follows errors better. First come the models that know how wrong they are, where two figures,
+both 1 where the model is right, are below ``CALIBRATED``:
 
-Standard errors are paired: of the mean of the differences, spectrum by spectrum. They take spectra as independent;
-neighbouring pixels of a scene are not, and then the errors are larger.
+- ``disagreement``, the squared moves of estimates when a window of bands is left out, over their expectation, which by
+  the law of total variance is the variance without the window less that with it;
+- ``window_q``, squared errors of bands predicted from other windows over their predictive variance.
 
-A table of fits over a grid of K and L_w, as :func:`specinvert.select_model` makes, says which is the best, and whether
-it lies at the grid's edge.
+Among them the least ``window_error`` is the best: the error of these predictions, in the units of the spectra's spread.
+The others follow by the greater of the two figures. Only models of the same bands and units are comparable.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from itertools import combinations
-from operator import add, and_
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from ..cubes import check_units
-from .metrics import aligned, format_number
+from ..cubes import check_units, percent
+from .metrics import aligned
 
 if TYPE_CHECKING:
     from ..cubes import Bands
     from ..model import Model
 
 
-CAVEAT = "Evidence favours narrow training intervals; only models of the same bands and units are comparable."
+CAVEAT = (
+    "Only models of the same bands and units are comparable. No such order sees an error that leaves no trace in the "
+    "spectra, as of a wrong prior: field values do."
+)
 """What to keep in mind when reading a ranking."""
 
 SAME_BAND_NM = 0.01
 """Wavelengths that differ by less are those of one band, rounded."""
 
+RESAMPLES = 200
+"""Resamples of the spectra that tell how sure the first place is."""
+CALIBRATED = 2.0
+"""Disagreement and squared errors over their variance below which a model counts as calibrated."""
+MOSTLY_PRIOR = 0.2
+"""Share of spectra whose prior answers above which it is told."""
+
 _COLUMNS = {
-    "mean_log_evidence": "mean log density of a spectrum under the model, nats",
-    "difference": "mean log density less that of the best model, nats a spectrum",
-    "standard_error": "standard error of the difference, paired over spectra taken as independent",
-    "best_share": "share of spectra to which the model gives the greatest density, ties divided",
+    "calibrated": f"whether disagreement and window_q are below {CALIBRATED:g}: such models come before others",
+    "first_share": "share of resamples of the spectra, taken as independent, in which the model comes first",
+    "window_error": "root mean squared error of bands predicted from other windows, in their standard deviations",
+    "expected_error": "root of variance and squared moves of estimates, geometric mean over parameters, least: 1",
+    "disagreement": "squared moves of estimates without a window over their expectation, 1 where the model is right",
+    "window_q": "squared error of predicted bands over their predictive variance, 1 where the model is right",
+    "window_inside": "share of bands in their 90 % predictive intervals",
+    "prior_share": "share of spectra that tell so little of a parameter that its prior answers",
+    "predictive": "mean log density of a band given the bands of other windows, nats",
+    "mean_log_evidence": "mean log density of a spectrum under the model, nats: rewards inflated noise",
     "n": "number of spectra compared, those that every model can use",
     "n_usable": "number of spectra that the model can use",
 }
 
 
-def rank(evidences: Mapping[str, xr.DataArray]) -> xr.Dataset:
-    """Rank models by the mean log evidence that they give to the same spectra.
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What a model says of n spectra whose bands are left out window by window.
 
-    Evidence favours narrow training intervals; only models of the same bands and units are comparable.
-
-    Parameters
+    Attributes
     ----------
-    evidences : the output ``log_evidence`` of each model by its name, of the same spectra, dimensions in any order,
-        lazy or not. Lazy ones are reduced in one computation. Spectra that are NaN or infinite in any are left out of
-        all.
+    names : parameters (L_t,).
+    error : (n, D) observed less predicted from the other windows, NaN of missing bands.
+    ratio, inside : (n, D) squared error over predictive variance; whether in the 90 % predictive interval.
+    predictive : (n,) sum over windows of log p(y_w | y_-w). evidence : (n,) log p(y), NaN where there is no data.
+    variance : (n, L_t) of the posterior. moved : (n, L_t) squared moves of the estimates, and expected : (n, L_t) their
+        expectation, summed over windows.
+    prior_answers : (n,).
+    """
+
+    names: tuple[str, ...]
+    error: np.ndarray
+    ratio: np.ndarray
+    inside: np.ndarray
+    predictive: np.ndarray
+    evidence: np.ndarray
+    variance: np.ndarray
+    moved: np.ndarray
+    expected: np.ndarray
+    prior_answers: NDArray[np.bool_]
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Spectra (n,) with data."""
+        there = np.isfinite(self.evidence) & np.isfinite(self.predictive)
+        return np.asarray(there & np.isfinite(self.moved).all(axis=1) & np.isfinite(self.variance).all(axis=1))
+
+    def of(self, rows: NDArray[np.bool_], names: Sequence[str]) -> LeftOut:
+        """Of some spectra and parameters."""
+        columns = [self.names.index(name) for name in names]
+        cut = {name: getattr(self, name)[rows] for name in ("error", "ratio", "inside", "predictive", "evidence")}
+        cut |= {name: getattr(self, name)[rows][:, columns] for name in ("variance", "moved", "expected")}
+        return replace(self, names=tuple(names), prior_answers=self.prior_answers[rows], **cut)
+
+
+def ranked(models: Mapping[str, LeftOut], spectra: np.ndarray, total: int) -> xr.Dataset:
+    """Rank models by what they say of the same spectra (n, D), of ``total``, with windows of bands left out.
 
     Returns
     -------
-    Dataset over `model`, best first, in memory: `mean_log_evidence`, nats a spectrum; `difference` from the best (0,
-    else negative) and its paired `standard_error` (NaN for a single spectrum); `best_share`, of the spectra for which
-    the model is the best; `n`, the number compared; `n_usable`, the number that the model alone could use. Of one model
-    `mean_log_evidence` and `n` only. The attribute `n_spectra` counts all.
+    Dataset over `model`, best first, of the columns that :func:`specinvert.rank` describes.
 
     Raises
     ------
-    TypeError : an entry is not a DataArray.
-    ValueError : there is no model, dimensions, sizes or coordinates differ, or no spectrum is finite in all.
-
-    Examples
-    --------
-    >>> first = xr.DataArray([3.0, 5.0, np.nan], dims="pixel")
-    >>> table = rank({"a": first, "b": first + 1.0})
-    >>> table["model"].values.tolist(), table["difference"].values.tolist()
-    (['b', 'a'], [0.0, -1.0])
+    ValueError : no spectrum can be used by all models.
     """
-    arrays = _same_grid(evidences)
-    names = list(arrays)
-    with warnings.catch_warnings():
-        # a single spectrum has no standard error, and none at all no mean: both are dealt with below
-        warnings.simplefilter("ignore", RuntimeWarning)
-        sums = _reductions(list(arrays.values())).compute()
-    n, usable = int(sums["n"]), [int(sums[f"usable_{i}"]) for i in range(len(names))]
-    total = arrays[names[0]].size
-    if n == 0:
-        counts = ", ".join(f"{name} {count}" for name, count in zip(names, usable, strict=True))
+    names = list(models)
+    usable = {name: one.usable for name, one in models.items()}
+    common = np.logical_and.reduce(list(usable.values()))
+    if not common.any():
+        counts = ", ".join(f"{name} {int(rows.sum())}" for name, rows in usable.items())
         raise ValueError(f"no spectrum of {total} can be used by every model (usable: {counts}); leave a model out")
-
-    means = np.array([float(sums[f"mean_{i}"]) for i in range(len(names))])
-    order = np.argsort(-means, kind="stable")
-    best = int(order[0])
-    columns: dict[str, list[float] | list[int]] = {"mean_log_evidence": list(means[order])}
-    if len(names) > 1:
-        gaps = [_gap(sums, int(i), best) for i in order]
-        columns["difference"] = [mean for mean, _ in gaps]
-        columns["standard_error"] = [np.sqrt(variance / n) for _, variance in gaps]
-        columns["best_share"] = [float(sums[f"share_{i}"]) for i in order]
-    columns["n"] = [n] * len(names)
-    if len(names) > 1:
-        columns["n_usable"] = [usable[i] for i in order]
-    return xr.Dataset(
-        {name: ("model", values, {"long_name": _COLUMNS[name], "units": "1"}) for name, values in columns.items()},
+    shared = [name for name in models[names[0]].names if all(name in one.names for one in models.values())]
+    some = [one.of(common, shared) for one in models.values()]
+    spread = np.nanstd(spectra[common], axis=0)
+    spread = np.where(spread > 0.0, spread, 1.0)
+    n = int(common.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = [_Terms.of(one, spread) for one in some]
+        figures = _figures(terms, np.ones((1, n)))
+        draws = np.random.default_rng(0).multinomial(n, np.full(n, 1.0 / n), RESAMPLES).astype(np.float64)
+        winners = _order(_figures(terms, draws))[0]
+    order = _order(figures)[:, 0]
+    columns: dict[str, np.ndarray] = {"calibrated": _excess(figures)[:, 0] == 0.0}
+    columns["first_share"] = np.bincount(winners, minlength=len(names)) / RESAMPLES
+    columns |= {name: values[:, 0] for name, values in figures.items()}
+    if shared:
+        columns["expected_error"] = columns["expected_error"] / columns["expected_error"].min()
+    columns["window_inside"] = np.array([np.nanmean(np.where(np.isnan(one.error), np.nan, one.inside)) for one in some])
+    if shared:
+        columns["prior_share"] = np.array([one.prior_answers.mean() for one in some])
+    n_bands = np.isfinite(some[0].error).sum(axis=1)
+    columns["predictive"] = np.array([(one.predictive / n_bands).mean() for one in some])
+    columns["mean_log_evidence"] = np.array([one.evidence.mean() for one in some])
+    columns["n"] = np.full(len(names), n)
+    columns["n_usable"] = np.array([int(rows.sum()) for rows in usable.values()])
+    table = xr.Dataset(
+        {
+            k: ("model", v[order], {"long_name": _COLUMNS[k]} | ({} if v.dtype == bool else {"units": "1"}))
+            for k, v in columns.items()
+        },
         coords={"model": ("model", [names[i] for i in order], {"long_name": "model, best first"})},
         attrs={"n_spectra": total, "comment": CAVEAT},
     )
+    return table.assign_attrs(verdict=verdict(table))
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """What the figures average: of each spectrum the figures of its bands (n,), and of its parameters (n, L)."""
+
+    squared: np.ndarray
+    ratio: np.ndarray
+    spread: np.ndarray
+    moved: np.ndarray
+    expected: np.ndarray
+
+    @classmethod
+    def of(cls, left: LeftOut, spread: np.ndarray) -> _Terms:
+        squared, ratio = np.nanmean((left.error / spread) ** 2, axis=1), np.nanmean(left.ratio, axis=1)
+        return cls(squared, ratio, left.variance + left.moved, left.moved, left.expected)
+
+
+def _figures(models: Sequence[_Terms], draws: np.ndarray) -> dict[str, np.ndarray]:
+    """Figures (models, B) of B weightings of the spectra (B, n): the less the better."""
+    share = draws / draws.sum(axis=1, keepdims=True)
+    made = {"window_error": np.stack([np.sqrt(share @ one.squared) for one in models])}
+    made["window_q"] = np.stack([share @ one.ratio for one in models])
+    if models[0].moved.shape[1]:
+        allowed = [np.maximum(share @ one.expected, 0.0) for one in models]
+        ratios = [(share @ one.moved) / least for one, least in zip(models, allowed, strict=True)]
+        made["disagreement"] = np.stack([_geometric(ratio) for ratio in ratios])
+        made["expected_error"] = np.stack([_geometric(np.sqrt(share @ one.spread)) for one in models])
+    return made
+
+
+def _geometric(values: np.ndarray) -> np.ndarray:
+    """Geometric mean over the parameters (B,) of (B, L)."""
+    return np.asarray(np.exp(np.log(values).mean(axis=1)))
+
+
+def _excess(figures: Mapping[str, np.ndarray]) -> np.ndarray:
+    """How far from calibrated (models, B): zero for those that are."""
+    both = np.stack(
+        [np.nan_to_num(figures[name], nan=np.inf) for name in ("window_q", "disagreement") if name in figures]
+    )
+    worst = both.max(axis=0)
+    return np.where(worst < CALIBRATED, 0.0, worst)
+
+
+def _order(figures: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Models (models, B), best first."""
+    return np.lexsort((figures["window_error"], _excess(figures)), axis=0)
+
+
+def verdict(table: xr.Dataset) -> str:
+    """What a ranking says, in sentences."""
+    names = [str(name) for name in table["model"].values]
+    best = table.isel(model=0)
+    said = []
+    if len(names) > 1:
+        said.append(f"{names[0]} comes first, in {percent(float(best['first_share']))} of resamples of the spectra.")
+        of_evidence = int(np.argmax(table["mean_log_evidence"].values))
+        if of_evidence:
+            said.append(
+                f"Evidence alone would have chosen {names[of_evidence]}: it prefers inflated noise and narrow priors."
+            )
+    if not best["calibrated"]:
+        moves = (
+            f"estimates move {float(best['disagreement']):.2g} times as far, squared, as they should when bands are "
+        )
+        said.append(
+            ("No model is calibrated" if len(names) > 1 else "The model is not calibrated")
+            + f" for these spectra: {moves + 'left out, and ' if 'disagreement' in table else ''}bands are missed by "
+            f"{float(best['window_q']):.2g} times their predictive variance. Train with what simulations lack "
+            "(nuisance models, noise), or adapt the model to the spectra."
+        )
+    if "prior_share" in table and float(best["prior_share"]) > MOSTLY_PRIOR:
+        said.append(f"Of {percent(float(best['prior_share']))} of the spectra the prior answers for a parameter.")
+    return " ".join(said)
 
 
 def format_ranking(table: xr.Dataset) -> str:
-    """Lay out a ranking as aligned plain text, a heading and one line a model.
-
-    Examples
-    --------
-    >>> print(format_ranking(rank({"a": xr.DataArray([3.0, 5.0], dims="pixel")})))
-    model  mean_log_evidence  n
-    a                      4  2
-    """
+    """Lay out the figures of a ranking that matter most as aligned plain text, a heading and one line a model."""
+    shown = [name for name in table.data_vars if name not in ("predictive", "n", "n_usable")]
     columns = [["model", *map(str, table["model"].values)]]
-    columns += [[str(name), *map(format_number, values.values)] for name, values in table.data_vars.items()]
+    for name in shown:
+        values = table[name].values
+        columns.append([str(name), *((("yes" if v else "no") if values.dtype == bool else f"{v:.3g}") for v in values)])
     return aligned(list(zip(*columns, strict=True)))
 
 
@@ -151,61 +268,6 @@ def model_names(paths: Sequence[Path]) -> list[str]:
     return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
 
 
-def _same_grid(evidences: Mapping[str, xr.DataArray]) -> dict[str, xr.DataArray]:
-    """Evidences in one order of dimensions, in float64 and without coordinates, to pair by position."""
-    if not evidences:
-        raise ValueError("there is no model to rank; give the log_evidence of at least one")
-    for name, array in evidences.items():
-        if not isinstance(array, xr.DataArray):
-            raise TypeError(
-                f"evidence of {name!r} is a {type(array).__name__}; give a DataArray, such as maps['log_evidence']"
-            )
-    first_name, first = next(iter(evidences.items()))
-    arrays = {}
-    for name, array in evidences.items():
-        if set(array.dims) != set(first.dims) or any(array.sizes[dim] != first.sizes[dim] for dim in first.dims):
-            raise ValueError(
-                f"evidence of {name!r} has sizes {dict(array.sizes)} but that of {first_name!r} {dict(first.sizes)}; "
-                "rank models on the same spectra"
-            )
-        for dim in first.dims:
-            if dim in array.indexes and dim in first.indexes and not array.indexes[dim].equals(first.indexes[dim]):
-                raise ValueError(
-                    f"{dim} of the evidence of {name!r} differs from that of {first_name!r}; rank models on the same "
-                    "spectra"
-                )
-        bare = array.transpose(*first.dims).variable.astype(np.float64, keep_attrs=False)
-        arrays[str(name)] = xr.DataArray(bare)
-    return arrays
-
-
-def _reductions(arrays: list[xr.DataArray]) -> xr.Dataset:
-    """Scalars that a ranking needs, lazy where the input is: moments of each pair's differences among them."""
-    usable = [np.isfinite(array) for array in arrays]
-    common = reduce(and_, usable)
-    kept = [array.where(common, 0.0) for array in arrays]
-    top = reduce(lambda first, other: first.where(first >= other, other), kept)
-    ties = reduce(add, [(array == top).astype(np.int64) for array in kept])
-    sums = {"n": common.sum()}
-    for i, array in enumerate(kept):
-        sums[f"usable_{i}"] = usable[i].sum()
-        sums[f"mean_{i}"] = array.where(common).mean()
-        sums[f"share_{i}"] = ((array == top) / ties).where(common).mean()
-    for i, j in combinations(range(len(kept)), 2):
-        gap = (kept[i] - kept[j]).where(common)
-        sums[f"gap_{i}_{j}"], sums[f"variance_{i}_{j}"] = gap.mean(), gap.var(ddof=1)
-    return xr.Dataset(sums)
-
-
-def _gap(sums: xr.Dataset, i: int, best: int) -> tuple[float, float]:
-    """Mean and variance of the difference of model ``i`` from the best."""
-    if i == best:
-        return 0.0, 0.0
-    pair = f"{min(i, best)}_{max(i, best)}"
-    mean = float(sums[f"gap_{pair}"])
-    return mean if i < best else -mean, float(sums[f"variance_{pair}"])
-
-
 def _band_difference(first: Bands, other: Bands) -> str:
     """How two band axes differ; "" where they hold the same bands."""
     if first.size != other.size:
@@ -221,69 +283,3 @@ def _band_difference(first: Bands, other: Bands) -> str:
     if first.labels is None or other.labels is None or sorted(map(str, first.labels)) == sorted(map(str, other.labels)):
         return ""
     return "their band labels differ"
-
-
-CRITERIA = {"bic": "bic", "aic": "aic", "icl": "icl", "held_out": "held_out_log_likelihood"}
-"""The variable of each criterion; the greatest held-out likelihood is the best, the least of the others."""
-
-AXES = ("n_components", "n_latent")
-
-_SHOWN = ("log_likelihood", "n_free_parameters", *CRITERIA.values(), "n_iter", "converged", "n_removed", "seconds")
-
-
-def require_criterion(criterion: str) -> None:
-    """Raise ValueError where there is no such criterion."""
-    if criterion not in CRITERIA:
-        raise ValueError(f"criterion={criterion!r} is not one of {', '.join(map(repr, CRITERIA))}")
-
-
-def scores_of(table: xr.Dataset, criterion: str) -> np.ndarray:
-    """The criterion (n_components, n_latent), NaN where a fit failed; ValueError where there is none at all."""
-    require_criterion(criterion)
-    scores = np.asarray(table[CRITERIA[criterion]].transpose(*AXES).values, dtype=np.float64)
-    if not np.isfinite(scores).any():
-        raise ValueError(f"the table holds no {criterion}: no fit succeeded, or no spectra were held out")
-    return scores
-
-
-def best_of(table: xr.Dataset, criterion: str) -> tuple[int, int]:
-    """Indices of the best K and L_w; of equals, those of the smaller K, then the smaller L_w."""
-    scores = scores_of(table, criterion)
-    costs = np.where(np.isfinite(scores), -scores if criterion == "held_out" else scores, np.inf)
-    row, column = np.unravel_index(int(costs.argmin()), costs.shape)
-    return int(row), int(column)
-
-
-def edges_of(table: xr.Dataset, best: tuple[int, int], n_bands: int) -> list[str]:
-    """In words, each edge of the grid that the best lies at, beyond which other values could be tried.
-
-    An axis of one value has no edge; neither K = 1, L_w = 0 nor L_w = D - 1 is one.
-    """
-    edges = []
-    for name, index, least, most in zip(AXES, best, (1, 0), (np.inf, n_bands - 1), strict=True):
-        values = table[name].values
-        value = int(values[index])
-        if len(values) > 1 and value == values[-1] and value < most:
-            edges.append(f"{name}={value} is the largest tried: try larger ones")
-        elif len(values) > 1 and value == values[0] and value > least:
-            edges.append(f"{name}={value} is the smallest tried: try smaller ones")
-    return edges
-
-
-def format_selection(table: xr.Dataset, criterion: str) -> str:
-    """Lay out the table as aligned plain text, a heading and one line a fit, the best marked with a star."""
-    best = best_of(table, criterion)
-    rows = [["", *AXES, *_SHOWN]]
-    for place in np.ndindex(*(table.sizes[name] for name in AXES)):
-        cell = table.isel(dict(zip(AXES, place, strict=True)))
-        values = [_cell(cell[name].item()) for name in (*AXES, *_SHOWN)]
-        rows.append(["*" if place == best else "", *values])
-    return aligned(rows, 0)
-
-
-def _cell(value: float | bool) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if np.isnan(value):
-        return "-"
-    return f"{value:.0f}" if value == int(value) or abs(value) >= 1e4 else format_number(value)

@@ -15,7 +15,7 @@ from specinvert.gllim.core.arrays import row_hash
 from specinvert.gllim.em.statistics import log_joint_density
 from specinvert.model_selection import grid as grid_fits
 from specinvert.model_selection.select import Selection, select_model
-from specinvert.scores.ranking import best_of, edges_of, format_selection
+from specinvert.scores.selection import best_of, edges_of, format_selection
 
 SETTINGS = {name: value for name, value in QUICK.items() if name != "n_components"}
 EDGE = "ignore:the best by .* lies at the edge:UserWarning"
