@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..flags import FLAG_VARIABLE, out_of_domain
 from ..progress import duration
 from ..settings import AUTO
-from .values import each_array
+from .values import centres_and_widths, each_array
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -176,12 +176,12 @@ def describe_training(inverter: GLLiMInverter, data: xr.Dataset, preparation: Pr
     )
 
 
-def open_training(path: Path) -> xr.Dataset:
+def open_training(path: Path, sensor: Any = None) -> xr.Dataset:
     """A training set whose values are not read yet, where the file allows that."""
     from ..io.reading import SUFFIXES, open_dataset, open_group
 
     if not path.exists() or path.suffix.lower() in SUFFIXES:
-        return open_dataset(path)
+        return open_dataset(path, centres_and_widths(sensor))
     return open_group(path)
 
 

@@ -38,7 +38,7 @@ from .options import (
     setting_option,
     write_config,
 )
-from .values import Preparation, open_sensor, to_sensor
+from .values import Preparation, centres_and_widths, open_sensor, to_sensor
 
 if TYPE_CHECKING:
     pass
@@ -87,10 +87,10 @@ def train(
     inverter = GLLiMInverter(**given_settings(options))
     preparation = Preparation.of(options)
     if dry_run:
-        data = open_training(require_spectra(training))
+        data = open_training(require_spectra(training), preparation.sensor)
         click.echo(describe_training(inverter, data, preparation, output))
         return
-    prepared, noise = preparation.apply(_open(training))
+    prepared, noise = preparation.apply(_open(training, preparation.sensor))
     with working(session, scheduler) as bars:
         progress = bars.training(inverter.max_iter)
         inverter.fit(
@@ -149,7 +149,7 @@ def select(
     session = Session.current()
     session.kept = lambda: kept_by(options["checkpoint"], "table", "selection", "the finished fits")
     settings, preparation = given_settings(options), Preparation.of(options)
-    prepared, noise = preparation.apply(_open(training))
+    prepared, noise = preparation.apply(_open(training, preparation.sensor))
     with working(session, scheduler) as bars:
         selection = select_model(
             prepared,
@@ -216,7 +216,7 @@ def resample(
     click.echo(f"wrote {output}")
 
 
-def _open(training: Path) -> Any:
+def _open(training: Path, sensor: Any = None) -> Any:
     from ..io.reading import open_dataset
 
-    return open_dataset(require_spectra(training))
+    return open_dataset(require_spectra(training), centres_and_widths(sensor))

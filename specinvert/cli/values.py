@@ -252,6 +252,28 @@ def open_sensor(path: Path) -> Any:
     return open_cube(file)
 
 
+def centres_and_widths(sensor: Any) -> tuple[Any, Any] | None:
+    """Of the bands of a sensor in nm, (D,) each, widths None where responses are tabulated; None without a sensor."""
+    from ..cubes import read_sensor
+
+    if sensor is None:
+        return None
+    target = read_sensor(sensor)
+    return target.centre, getattr(target.response, "fwhm", None)
+
+
+def _at_bands(training: xr.Dataset, sensor: Any, spectra: str | None, band_dim: str | None) -> bool:
+    """Whether the training spectra are at the bands of the sensor already, in their order, all of these good."""
+    import numpy as np
+
+    from ..cubes import describe_bands, find_band_dim, find_spectra, read_sensor
+
+    array = find_spectra(training, spectra, band_dim)
+    offered = describe_bands(array, find_band_dim(array, band_dim)).wavelength
+    wanted = read_sensor(sensor, good_only=True).centre
+    return offered is not None and offered.shape == wanted.shape and np.allclose(offered, wanted, rtol=0.0, atol=1e-6)
+
+
 def _sensor_table(table: pd.DataFrame, path: Path) -> xr.Dataset:
     import xarray as xr
 
@@ -378,7 +400,7 @@ class Preparation:
         from ..nuisance import Noise
 
         names: dict[str, Any] = {"spectra": self.spectra, "band_dim": self.band_dim}
-        if self.sensor is None:
+        if self.sensor is None or _at_bands(training, self.sensor, **names):
             training = narrow(training, self.bands, self.exclude, good_only=False, **names)
         else:
             training = to_sensor(training, self.sensor, self.bands, self.exclude, **names)

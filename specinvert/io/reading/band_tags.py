@@ -333,6 +333,17 @@ def numbered_bands(names: Sequence[str]) -> list[str]:
     return [name for name in names if re.fullmatch(_BAND_NUMBER, name.strip().lower()) is not None]
 
 
+def columns_of_sensor(names: Sequence[str], wavelength: np.ndarray, fwhm: np.ndarray | None) -> SpectralColumns | None:
+    """Columns that number the bands of a sensor, by its wavelengths and widths (D,) in nm; None where others number D.
+
+    The first number is that of the first band.
+    """
+    numbered = numbered_bands(names)
+    if len(numbered) != wavelength.size:
+        return None
+    return SpectralColumns("", tuple(numbered), wavelength, "nm", fwhm=fwhm)
+
+
 def _sentinel(names: Sequence[str]) -> SpectralColumns | None:
     """Bands of Sentinel-2, where they are called so and nothing contradicts it.
 

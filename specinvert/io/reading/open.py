@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 
 from ...cubes import find_band_dim
@@ -117,12 +118,15 @@ def _read_head(file: Path) -> bytes:
     return head
 
 
-def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:
+def open_dataset(
+    path: str | os.PathLike[str], sensor: tuple[np.ndarray, np.ndarray | None] | None = None
+) -> xr.Dataset:
     """Open a netCDF or Zarr Dataset with its CRS: in memory up to 2 GB, else lazily with the file's chunks.
 
     A table of spectra (.csv, .tsv, .txt) gives `reflectance` (sample, wavelength), a variable for each other
     column of numbers, and coordinates along `sample` for columns of text; see
-    :func:`specinvert.io.reading.products.csv.read_spectra_table`.
+    :func:`specinvert.io.reading.products.csv.read_spectra_table`, also for `sensor`, wavelengths and widths in nm of
+    bands that columns only number.
 
     Raises
     ------
@@ -136,7 +140,7 @@ def open_dataset(path: str | os.PathLike[str]) -> xr.Dataset:
     if not file.exists():
         raise FileNotFoundError(f"{file}: no such file")
     if file.suffix.lower() in SUFFIXES:
-        table = read_spectra_table(file)
+        table = read_spectra_table(file, sensor=sensor)
         own = [name for name, column in table.coords.items() if column.dims == ("sample",) and name != "sample"]
         return table.reset_coords([name for name in own if table[name].dtype.kind in "iuf"])
     opened = open_group(file, decode_coords="all", chunks={})

@@ -7,6 +7,7 @@ import scipy.io
 import xarray as xr
 from click.testing import CliRunner
 
+from specinvert import load_inverter
 from specinvert.cli import main
 from specinvert.cubes.bands import describe_bands, find_band_dim
 from specinvert.io.reading.band_tags import spectral_columns
@@ -82,6 +83,25 @@ def test_bands_by_number_are_of_no_sensor_where_names_contradict_it_and_ways_out
         path = write(tmp_path / file, f"lai,{','.join(names)}\n{row}\n")
         with pytest.raises(ValueError, match=rf"called {names[0]!r}, .* tell the numbers of bands .* as in 'B1_450nm'"):
             open_dataset(path)
+
+
+def test_a_sensor_with_as_many_bands_tells_what_numbered_columns_are(tmp_path):
+    rng = np.random.default_rng(0)
+    water = rng.random(60)
+    spectra = np.stack([0.5 - 0.2 * water, 0.3 + 0.3 * water, 0.6 - 0.1 * water], axis=1)
+    spectra += rng.normal(scale=0.002, size=spectra.shape)
+    rows = [",".join(map(str, (water[i], *spectra[i]))) for i in range(60)]
+    table = write(tmp_path / "t.csv", "\n".join(["water,B1,B2,B3", *rows]))
+    sensor = write(tmp_path / "bands.csv", "wavelength,fwhm\n550,40\n560,40\n700,40\n")
+    arguments = ["train", str(table), "-o", str(tmp_path / "m.nc"), "--components", "1", "--latent", "0"]
+    refused = CliRunner().invoke(main, arguments)
+    assert (refused.exit_code, "or give a --sensor with as many bands" in refused.stderr) == (1, True)
+    trained = CliRunner().invoke(main, [*arguments, "--sensor", str(sensor)])
+    assert trained.exit_code == 0, trained.output
+    assert f"{table}: columns B1 to B3 taken for the bands of the sensor in their order" in trained.stderr
+    model = load_inverter(tmp_path / "m.nc").model_
+    assert model.bands.wavelength.tolist() == [550, 560, 700]
+    np.testing.assert_allclose(model.theta.b[0] + model.theta.A[0] @ model.theta.c[0], spectra.mean(axis=0), rtol=1e-6)
 
 
 def test_what_was_assumed_of_a_table_is_said_on_stderr_once(tmp_path):

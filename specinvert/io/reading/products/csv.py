@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from ....cubes import is_wavelength_name
-from ..band_tags import SpectralColumns, numbered_bands, spectral_columns
+from ..band_tags import SpectralColumns, columns_of_sensor, numbered_bands, spectral_columns
 from ..convention import Chunks, chunk_cube, fill_places, tell, with_bands
 from ..files import clear_errors
 
@@ -59,7 +59,9 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     return chunk_cube(spectra, chunks, whole="wavelength", path=str(path)).rename(SPECTRA)
 
 
-def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
+def read_spectra_table(
+    path: Path, columns: str | None = None, sensor: tuple[np.ndarray, np.ndarray | None] | None = None
+) -> xr.Dataset:
     """Read a table of spectra into memory.
 
     Columns named by wavelength ("550", "550nm", "Wave_550", "R550.5", "0.55 um", "B1_450nm") or by bands of Sentinel-2
@@ -77,6 +79,7 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
         separated by commas, semicolons (then decimals may have commas) or tabulators; in .txt by blanks too.
     columns : what the names of the wanted columns have in common, such as "R" for "R550", where several groups of
         columns could be spectra; None for the largest group.
+    sensor : wavelengths and widths (D,) in nm, those of the columns "B1", "B2", ... where no others are spectra.
 
     Raises
     ------
@@ -86,12 +89,18 @@ def read_spectra_table(path: Path, columns: str | None = None) -> xr.Dataset:
     """
     names, delimiter, options = _layout(path)
     called = {_plain(name, delimiter): name for name in names}
-    chosen = _choose(spectral_columns(list(called)), columns, names, path)
+    groups = spectral_columns(list(called))
+    given = None if groups or sensor is None else columns_of_sensor(list(called), *sensor)
+    chosen = _choose(groups if given is None else [given], columns, names, path)
     table = _columns(path, names, options)
     values = np.stack([_numbers(table.pop(called[name]), name, path) for name in chosen.names], axis=1)
     history = []
     if chosen.sensor is not None:
         history.append(f"wavelengths are those of {chosen.sensor}, told by the names of the columns")
+    if given is not None:
+        history.append(
+            f"columns {given.names[0]} to {given.names[-1]} taken for the bands of the sensor in their order"
+        )
     fills = fill_places(values, values.dtype)
     if fills.any():
         values[fills] = np.nan
@@ -190,7 +199,7 @@ def _choose(groups: list[SpectralColumns], wanted: str | None, names: list[str],
     if not groups and len(numbered) > 1:
         raise ValueError(
             f"{path}: columns called {_some(numbered)} tell the numbers of bands and not which sensor's; name them by "
-            "wavelength, as in 'B1_450nm' or '450nm'"
+            "wavelength, as in 'B1_450nm' or '450nm', or give a sensor= with as many bands in training"
         )
     if not groups:
         turned = " (wavelengths run down the rows: turn the table, one spectrum a row)"
