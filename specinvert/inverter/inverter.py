@@ -296,7 +296,8 @@ class GLLiMInverter(InverterSettings):
         ----------
         cube : spectra as :meth:`invert` takes them, of any size: a fixed random choice is read.
         noise, known : as in :meth:`invert`; no interval.
-        n_spectra : how many are compared at most.
+        n_spectra : how many are compared at most; fewer where each has noise or missing bands of its own, which takes
+            time.
         options : further ones of :meth:`invert`, such as ``band_dim`` and ``tolerance``.
 
         Returns

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..cubes import BlockInverter, Request, places_of_blocks
 from ..gllim.core import Array
+from ..gllim.posterior import alike, sharing_keys
 from ..model import Model
 from ..scores import BY_BAND, BY_WINDOW, Checked, Surprise, name_window, predictive_check, windows_of
 
@@ -19,6 +20,8 @@ MOST_BLOCKS = 32
 """Blocks of a lazy cube that are read."""
 SPARE = 4
 """Spectra that are read for each that is wanted: some have no data."""
+MOST_PATTERNS = 100
+"""Patterns of missing bands, noise and known parameters, each of which takes factors of its own."""
 SAMPLE = "chosen_sample"
 APART = 3.0
 """Root mean square error of a window of one spectrum, in standard deviations of its prediction, that is told."""
@@ -90,11 +93,25 @@ def sample_pixels(request: Request, kernel: BlockInverter, most: int) -> tuple[A
     else:
         picked = [array.expand_dims(SAMPLE).data for array in arrays]
     block, *extras = dask.compute(*picked)
-    spectra, _, given = kernel.read_block(block, extras)
-    usable = np.flatnonzero(np.isfinite(spectra).sum(axis=1) >= given.least_bands)
-    if usable.size > most:
-        usable = np.sort(rng.choice(usable, most, replace=False))
+    usable = _usable(kernel, block, extras, most, rng)
     return block[usable], [extra[usable] for extra in extras]
+
+
+def _usable(
+    kernel: BlockInverter, block: Array, extras: Sequence[Array], most: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """At most so many rows of a block with enough bands, of the patterns that most of them share."""
+    spectra, _, given = kernel.read_block(block, extras)
+    valid, added, n = np.isfinite(spectra), given.added, len(spectra)
+    rows = np.flatnonzero(valid.sum(axis=1) >= given.least_bands)
+    if rows.size > most:
+        rows = np.sort(rng.choice(rows, most, replace=False))
+    if kernel.predictor.spectra_transform.kind and (added is not None or kernel.conditions.variance is not None):
+        return rows[: min(most, MOST_PATTERNS)]  # to each of which noise means another
+    known = np.empty((n, 0)) if given.known is None else given.known
+    keys = sharing_keys(valid[rows], known[rows], None if added is None else added[rows])
+    groups = sorted(alike(keys), key=len, reverse=True)[:MOST_PATTERNS]
+    return np.sort(rows[np.concatenate(groups)]) if groups else rows
 
 
 def _places(

@@ -168,14 +168,14 @@ def _verdict(check: xr.Dataset) -> str:
     if not check.attrs["n_spectra"]:
         return "No spectrum has enough valid bands to be checked."
     held = f"90 % intervals hold {percent(float(check['window_inside_90'].mean()))}"
-    most = f"q at most {np.nanmax(q):.2g} where 1 is right"
+    most = f"q from {np.nanmin(q):.2g} to {np.nanmax(q):.2g} where 1 is right"
     if bad.size:
         named = _some([f"{check['window_bands'].values[i]} (q {q[i]:.3g})" for i in bad])
         said = f"{bad.size} of {q.size} windows of bands are not what the others predict: {named}, where 1 is right"
     elif np.nanmax(q) < TOO_SURE:
         said = f"Windows of bands are nearer to what the others predict than the model says: {most}"
     else:
-        said = f"Windows of bands are predicted from the others as well as the model says: {most}"
+        said = f"Windows of bands are predicted from the others at least as well as the model says: {most}"
     alone = [name for name, *_ in _off_bands(check)]
     return f"{said}; {held}." + (f" Bands off beside their neighbours: {_some(alone)}." if alone else "")
 

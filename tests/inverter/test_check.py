@@ -128,6 +128,16 @@ def test_of_a_cube_of_any_size_a_few_blocks_are_read(monkeypatch: pytest.MonkeyP
     assert len(read) == 3
 
 
+def test_of_many_patterns_of_missing_bands_those_of_most_spectra_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictive, "MOST_PATTERNS", 2)
+    spectra = drawn()[:40].copy()
+    for row, band in enumerate((0, 1, 1, 2, 3)):
+        spectra[row, band] = np.nan
+    assert fitted(1).check(spectra).attrs["n_spectra"] == 37
+    noise = xr.DataArray(np.linspace(0.01, 0.02, 40), dims="sample")
+    assert fitted(1).check(spectra, noise=noise).attrs["n_spectra"] == 2
+
+
 def test_members_of_a_committee_and_spectra_under_a_logarithm_are_checked() -> None:
     training = make_training()
     training["reflectance"] = training["reflectance"].clip(0.01)

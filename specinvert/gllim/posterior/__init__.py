@@ -12,7 +12,16 @@ from .committee import (
 )
 from .forward import BLOCK_ROWS, ForwardTerms, inverse_regression
 from .held_out import Marginals
-from .posterior import Interval, Pixels, Posterior, Rows, SideInformation, posterior_blocks
+from .posterior import (
+    Interval,
+    Pixels,
+    Posterior,
+    Rows,
+    SideInformation,
+    alike,
+    posterior_blocks,
+    sharing_keys,
+)
 from .rowwise import RowPosterior, outside_rows, residual_rows, rms_rows
 from .windows import SpectralMixture, WindowPrediction, leave_out, windows
 
@@ -29,6 +38,7 @@ __all__ = [
     "SideInformation",
     "SpectralMixture",
     "WindowPrediction",
+    "alike",
     "beyond",
     "distance_at",
     "estimates",
@@ -41,6 +51,7 @@ __all__ = [
     "posterior_blocks",
     "residual_rows",
     "rms_rows",
+    "sharing_keys",
     "stacking_weights",
     "windows",
 ]

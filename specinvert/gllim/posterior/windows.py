@@ -226,7 +226,9 @@ class _Solver:
         theta, structure = terms.theta, terms.theta.structure
         if structure.correlated:
             eye = np.eye(theta.n_bands)
-            noise = structure.solve(theta.Sigma, np.broadcast_to(eye, (theta.n_components, *eye.shape)))
+            own = theta.Sigma[:1] if (theta.Sigma == theta.Sigma[:1]).all() else theta.Sigma
+            noise = structure.solve(own, np.broadcast_to(eye, (len(own), *eye.shape)))
+            noise = np.broadcast_to(noise, (theta.n_components, *eye.shape))
         else:
             noise = 1.0 / np.stack([variances for variances, _ in structure.axes(theta.Sigma, theta.n_bands)])
         return cls(terms, noise, structure.solve(theta.Sigma, terms.prior.maps @ terms.root))
