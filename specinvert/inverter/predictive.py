@@ -20,8 +20,9 @@ MOST_BLOCKS = 32
 """Blocks of a lazy cube that are read."""
 SPARE = 4
 """Spectra that are read for each that is wanted: some have no data."""
-MOST_PATTERNS = 100
-"""Patterns of missing bands, noise and known parameters, each of which takes factors of its own."""
+MOST_PATTERNS, MOST_FACTORED = 100, 25
+"""Patterns of missing bands, noise and known parameters that are compared: each takes factors of its own, and longer
+where bands are correlated."""
 SAMPLE = "chosen_sample"
 APART = 3.0
 """Root mean square error of a window of one spectrum, in standard deviations of its prediction, that is told."""
@@ -106,11 +107,12 @@ def _usable(
     rows = np.flatnonzero(valid.sum(axis=1) >= given.least_bands)
     if rows.size > most:
         rows = np.sort(rng.choice(rows, most, replace=False))
+    patterns = MOST_FACTORED if kernel.terms[0].theta.structure.correlated else MOST_PATTERNS
     if kernel.predictor.spectra_transform.kind and (added is not None or kernel.conditions.variance is not None):
-        return rows[: min(most, MOST_PATTERNS)]  # to each of which noise means another
+        return rows[: min(most, patterns)]  # to each of which noise means another
     known = np.empty((n, 0)) if given.known is None else given.known
     keys = sharing_keys(valid[rows], known[rows], None if added is None else added[rows])
-    groups = sorted(alike(keys), key=len, reverse=True)[:MOST_PATTERNS]
+    groups = sorted(alike(keys), key=len, reverse=True)[:patterns]
     return np.sort(rows[np.concatenate(groups)]) if groups else rows
 
 
