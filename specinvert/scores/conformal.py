@@ -112,9 +112,10 @@ def effective_weights(values: Array, groups: Array) -> Array:
 def conformal_scores(scores: Array, groups: Array) -> Array:
     """Raw scores (J,) at ``CALIBRATION_KNOTS`` whose central intervals hold what they say, from scores (n,) of truths.
 
-    The quantile of |z| for a level q is that of weights w_i / (N + 1), N their sum, up to q = (N - 1) / (N + 1), and
-    beyond it that of Student's t with N degrees of freedom, scaled to go on from there. Intervals are narrowed only as
-    far as ``NARROWING`` values of the posterior's own width allow.
+    The quantile of |z| for a level q is that of weights that sum to N / (N + 1), up to q = (N - 1) / (N + 1), and beyond
+    it that of Student's t with N degrees of freedom, scaled to go on from there. N is halfway between the groups and
+    the independent values that these are worth. Intervals are narrowed only as far as ``NARROWING`` values of the
+    posterior's own width allow.
 
     Examples
     --------
@@ -125,8 +126,8 @@ def conformal_scores(scores: Array, groups: Array) -> Array:
     from scipy.stats import t as student
 
     weights, size = effective_weights(scores, groups), np.abs(scores)
-    worth, order = float(weights.sum()), np.argsort(size)
-    held = np.concatenate([[0.0], np.cumsum(weights[order]) / (worth + 1.0)])
+    order, worth = np.argsort(size), 0.5 * (float(weights.sum()) + len(np.unique(groups)))
+    held = np.concatenate([[0.0], np.cumsum(weights[order]) / weights.sum() * worth / (worth + 1.0)])
     ends = np.concatenate([[0.0], size[order]])
     most = (worth - 1.0) / (worth + 1.0)
     positive = CALIBRATION_KNOTS[len(CALIBRATION_KNOTS) // 2 + 1 :]
