@@ -27,7 +27,7 @@ from scipy.io import loadmat
 import specinvert
 from specinvert.nuisance import apply
 
-MOST_JUDGED = 400
+MOST_JUDGED = 300
 """Spectra of the rest that are judged in a draw."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 SETTINGS: dict[str, Any] = {"n_latent": 0, "sigma": "full", "tol": 5e-3, "random_state": 0}
@@ -134,43 +134,47 @@ def drawn_rows(group: np.ndarray, values: int, groups: int, rng: np.random.Gener
             return np.concatenate([[rows[0] for rows in each], others])
 
 
-def judged(inverter: specinvert.GLLiMInverter, others: xr.Dataset) -> dict[str, dict[str, float]]:
-    """Coverage, median width of 90 % intervals and RMSE, under a log in decades, of each parameter."""
-    scores, maps = inverter.evaluate(others, measured=True), inverter.invert(others["reflectance"], outputs=["ci90"])
-    found = {}
-    for name in inverter.model_.names:
-        own = scores.sel(parameter=name)
-        error = own["rmse_decades"] if "rmse_decades" in own and np.isfinite(own["rmse_decades"]) else own["rmse"]
-        found[name] = {
-            "inside_50": float(own["coverage_50"]),
-            "inside_90": float(own["coverage_90"]),
-            "width": float((maps[f"{name}_ci90_upper"] - maps[f"{name}_ci90_lower"]).median()),
-            "rmse": float(error),
-        }
+def judged(inverter: specinvert.GLLiMInverter, field: xr.Dataset) -> dict[str, pd.DataFrame]:
+    """Whether the truth is inside intervals, their width and the error, under a log in decades, of each spectrum."""
+    pit, maps, found = inverter.pit(field), inverter.invert(field["reflectance"], outputs=["estimate", "ci90"]), {}
+    for i, name in enumerate(inverter.model_.names):
+        estimate, truth = maps[name].values, field[name].values
+        if inverter.model_.transforms.entry(i).kind == "log":
+            estimate, truth = np.log10(estimate), np.log10(truth)
+        level = np.abs(2.0 * pit[name].values - 1.0)
+        width = (maps[f"{name}_ci90_upper"] - maps[f"{name}_ci90_lower"]).values
+        columns = {"inside_50": level <= 0.5, "inside_90": level <= 0.9, "width": width, "error": estimate - truth}
+        found[name] = pd.DataFrame(columns)
     return found
+
+
+def summed(rows: pd.DataFrame, when: str) -> dict[str, float]:
+    """Shares inside, the median width and the RMSE."""
+    inside = {f"inside_{p}_{when}": float(rows[f"inside_{p}"].mean()) for p in (50, 90)}
+    rmse = float(np.sqrt((rows["error"] ** 2).mean()))
+    return {**inside, f"width_{when}": float(rows["width"].median()), f"rmse_{when}": rmse}
 
 
 def draws(case: Case, count: int, values: int, groups: int, unrelated: bool) -> pd.DataFrame:
     """A row a draw and parameter: the rest before and after. ``unrelated``: values dealt out to the spectra anew."""
-    inverter, model, rng, found = case.inverter, case.inverter.model_, np.random.default_rng(0), []
+    inverter, field, rng, found = case.inverter, case.field, np.random.default_rng(0), []
+    before = judged(inverter, field)
     for number in range(count):
-        field = case.field
         if unrelated:
             order = rng.permutation(field.sizes["row"])
-            field = field.assign({name: ("row", field[name].values[order]) for name in model.names})
+            field = field.assign({name: ("row", field[name].values[order]) for name in inverter.model_.names})
+            before = judged(inverter.calibrate(None), field)
         rows = drawn_rows(field["group"].values, values, groups, rng)
         rest = rng.permutation(np.setdiff1d(np.arange(field.sizes["row"]), rows))[:MOST_JUDGED]
-        others = field.isel(row=rest)
-        before = judged(inverter.calibrate(None), others)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that values do not follow the estimates is in the table
             inverter.calibrate(field.isel(row=rows), "group")
-        after, calibration = judged(inverter, others), inverter.model_.calibration
+        after, calibration = judged(inverter, field.isel(row=rest)), inverter.model_.calibration
         assert calibration is not None
-        for name in model.names:
-            row: dict[str, Any] = {f"{score}_before": value for score, value in before[name].items()}
-            row |= {f"{score}_after": value for score, value in after[name].items()}
-            row |= {"kind": calibration.table[name]["kind"], "said": not calibration.table[name]["signal"]}
+        for name, found_after in after.items():
+            told = calibration.table[name]
+            row = summed(before[name].iloc[rest], "before") | summed(found_after, "after")
+            row |= {"kind": told["kind"], "said": not told["signal"]}
             found.append({"set": case.name, "parameter": name, "draw": number} | row)
     return pd.DataFrame(found)
 

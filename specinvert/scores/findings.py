@@ -17,6 +17,7 @@ from ..flags import FLAGS, NODATA
 from ..gllim.model import few_samples
 from ..gllim.posterior import distance_at
 from ..model import Model
+from .conformal import promise
 from .metrics import MEASURED
 
 LEAST_COVERAGE, MOST_COVERAGE = 0.80, 0.97
@@ -104,6 +105,7 @@ def model_findings(model: Model) -> Iterator[Finding]:
             f"Training gave none, and {model.bands.unit} was taken from their values.",
             "Set the units attribute of the wavelength coordinate and train again.",
         )
+    yield from _field_values(model)
 
 
 def band_findings(spectra: np.ndarray, bands: Bands, of: str) -> Iterator[Finding]:
@@ -219,6 +221,20 @@ def _convergence(model: Model) -> Iterator[Finding]:
         "Training did not converge",
         f"EM stopped after {curve.size} iterations; the last gained {gain:.3g} nats a sample, with {asked}.",
         f"Raise max_iter (now {model.settings.get('max_iter')}), or tol if so small a gain does not matter.",
+    )
+
+
+def _field_values(model: Model) -> Iterator[Finding]:
+    found = model.calibration
+    if found is None or not found.table:
+        return
+    hidden = not all(row["signal"] for row in found.table.values())
+    fewest = min(row["n_groups"] for row in found.table.values())
+    yield Finding(
+        "The model is calibrated by field values" + (", which do not follow all estimates" if hidden else ""),
+        f"{found.described}. {promise(fewest)[0].upper()}{promise(fewest)[1:]}.",
+        "Map groups like those, with the same noise and known parameters.",
+        hidden,
     )
 
 

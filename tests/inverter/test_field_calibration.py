@@ -10,6 +10,7 @@ import xarray as xr
 from labelled import QUICK, assert_close, fitted, make_training
 from specinvert import GLLiMInverter, load_inverter
 from specinvert.cubes import CALIBRATION_KNOTS, FieldCalibration
+from specinvert.scores import model_findings
 
 PARTS = ["q05", "q5", "ci90", "std", "cov", "hdi90", "modes2", "draws3", "n_modes", "entropy"]
 
@@ -108,6 +109,8 @@ def test_field_values_calibrate_are_stored_and_undone(tmp_path: Any) -> None:
     scores = inverter.evaluate(shifted).sel(parameter="water")
     assert 0.82 < float(scores["coverage_90"]) <= 1.0
     assert abs(float(scores["bias"])) < 0.1
+    told = [one for one in model_findings(inverter.model_) if "field values" in one.title]
+    assert "8 groups promise" in told[0].what
     maps = inverter.invert(fresh["reflectance"], outputs=["ci90"])
     assert "calibrated: water by 40 field values of 8 groups (site), bias and slope corrected" in maps.attrs["history"]
     assert '"calibration"' in maps.attrs["conditions"]
