@@ -168,10 +168,12 @@ class Inversion:
     def check_of(self, test: xr.Dataset, by_band: bool = True) -> xr.Dataset | None:
         """:meth:`check` of the spectra of a test set; None where a parameter is known by an interval."""
         spectra = read_truth(test, self.model.names, self.model.attrs, partial=True)[1]
-        interval = self.conditions(replace(self, rechunk="auto").request(spectra)).has_interval
-        return None if interval else self.check(spectra, by_band=by_band)
+        request = replace(self, rechunk="auto").request(spectra)
+        if self.conditions(request).has_interval:
+            return None
+        return checked(self.model, self._reconstructing(request), request, CHECKED, by_band)
 
-    def check(self, cube: xr.DataArray | xr.Dataset, n_spectra: int = CHECKED, by_band: bool = True) -> xr.Dataset:
+    def check(self, cube: xr.DataArray | xr.Dataset, n_spectra: int = CHECKED) -> xr.Dataset:
         """The posterior predictive check of spectra: see :meth:`specinvert.GLLiMInverter.check`."""
         whole = isinstance(n_spectra, numbers.Integral) and not isinstance(n_spectra, bool)
         if not whole or n_spectra < 1:
@@ -179,7 +181,7 @@ class Inversion:
         request = replace(self, rechunk="auto").request(cube)
         if self.conditions(request).has_interval:
             raise ValueError("a check needs known parameters by value: leave the interval out of known")
-        return checked(self.model, self._reconstructing(request), request, int(n_spectra), by_band)
+        return checked(self.model, self._reconstructing(request), request, int(n_spectra), by_band=True)
 
     def expected(self, request: Request) -> ExpectedSpectrum:
         """What the model expects of each band of the only spectrum of a request from bands of other windows."""

@@ -55,7 +55,7 @@ def expected(model: Model, kernel: BlockInverter, request: Request) -> ExpectedS
     return ExpectedSpectrum(inverse(mean - reach), inverse(mean + reach), told)
 
 
-def checked(model: Model, kernel: BlockInverter, request: Request, n_spectra: int, by_band: bool = True) -> xr.Dataset:
+def checked(model: Model, kernel: BlockInverter, request: Request, n_spectra: int, by_band: bool) -> xr.Dataset:
     """The posterior predictive check of a random choice of spectra, always the same.
 
     ``kernel`` gives the output "residual"; ``by_band`` whether each band is predicted from all others too.

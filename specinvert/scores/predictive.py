@@ -28,8 +28,8 @@ COARSE = 2.0
 """q above which simulated spectra are told not to fit: maps that are affine in parts leave some misfit."""
 OFF, LARGE = 1.0, 2.0
 """Mean error of a band, and root mean square, in predicted standard deviations, above which it is told."""
-SURE = 2.0
-"""Standard errors by which a limit has to be exceeded."""
+SURE, ALONE = 2.0, np.sqrt(2.0)
+"""Standard errors by which a limit has to be exceeded, and that of q of one spectrum, whose bands err alike."""
 SHOWN = 3
 """Windows and bands that are named."""
 BY_BAND, BY_WINDOW = "band", "window"
@@ -159,7 +159,7 @@ _MEANING = {
 def misfits(check: xr.Dataset, limit: float = MISFIT) -> NDArray[np.intp]:
     """Windows that do not fit the model, their q surely above a limit, the worst first."""
     q = check["q"].values
-    bad = np.flatnonzero(q - SURE * np.nan_to_num(check["q_error"].values) > limit)
+    bad = np.flatnonzero(q - SURE * np.nan_to_num(check["q_error"].values, nan=ALONE) > limit)
     return np.asarray(bad[np.argsort(-q[bad])], dtype=np.intp)
 
 
@@ -175,7 +175,8 @@ def _verdict(check: xr.Dataset) -> str:
     elif np.nanmax(q) < TOO_SURE:
         said = f"Windows of bands are nearer to what the others predict than the model says: {most}"
     else:
-        said = f"Windows of bands are predicted from the others at least as well as the model says: {most}"
+        few = f", as far as {check.attrs['n_spectra']} spectra tell" if np.nanmax(q) > MISFIT else ""
+        said = f"Windows of bands are predicted from the others at least as well as the model says{few}: {most}"
     alone = [name for name, *_ in _off_bands(check)]
     return f"{said}; {held}." + (f" Bands off beside their neighbours: {_some(alone)}." if alone else "")
 

@@ -167,6 +167,8 @@ def test_edges_are_one_band_no_data_and_no_second_spectrum() -> None:
     assert list(check_findings(empty, True)) == []
     single = fitted(1).check(drawn()[0])
     assert np.isnan(single["q_error"]).all()
+    few = fitted(1).check(drawn()[:4] + 0.05 * np.array([[1.0], [0.0], [0.0], [0.0]]))
+    assert "as far as 4 spectra tell" in few.attrs["verdict"]
     assert len(plot_check(single).axes) == 2
 
 
