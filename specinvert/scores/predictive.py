@@ -216,8 +216,8 @@ def check_findings(check: xr.Dataset, measured: bool) -> Iterator[Finding]:
         each = _some([f"{names[i]} by {_off(np.sqrt(q[i]), check['window_offset'].values[i])}" for i in bad])
         yield Finding(
             f"Spectra are not what the model expects: {_some([names[i] for i in bad])}",
-            f"Predicted from all other bands, these miss what was observed: {each}. 1 is right, and a window that is "
-            "wrong misleads the predictions of others.",
+            f"Predicted from all other bands, these miss what was observed: {each}; 1 where the model is right. A "
+            "window that is wrong misleads the predictions of others.",
             _LEARN if measured else _DESCRIBE,
             float(q[bad[0]]) > SERIOUS,
         )
@@ -245,7 +245,7 @@ def _single_bands(check: xr.Dataset) -> Iterator[Finding]:
     each = _some([f"{name} by {_off(ratio, offset)}" for name, ratio, offset in found])
     yield Finding(
         f"Bands are off beside their neighbours: {_some([name for name, *_ in found])}",
-        f"Predicted from all other bands, they miss what was observed: {each}. 1 is right.",
+        f"Predicted from all other bands, they miss what was observed: {each}; 1 where the model is right.",
         "Check their calibration and the bad-band list; leave them out (specinvert.select_bands), or give them more "
         "noise.",
         found[0][1] > LARGE**2,
