@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import numbers
 import os
+import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -61,6 +62,8 @@ _COG = {
 }
 _CACHE_BYTES = 64 << 20
 """GDAL would keep the whole of a file in memory, up to a share of the machine's."""
+_PATIENCE = 5.0
+"""Seconds that a stop waits for threads that read."""
 _NO_TAGS = frozenset(
     {"Conventions", "units", "_FillValue", "missing_value", "scale_factor", "add_offset", "grid_mapping", "coordinates"}
 )
@@ -203,9 +206,23 @@ def netcdf_file(maps: xr.Dataset, path: Path, compression: int) -> Iterator[Writ
                 file.variables[name][place] = values
 
         yield write
-    finally:
+    except KeyboardInterrupt:
+        _wait_for_lock()
+        file.close()
+        raise
+    except BaseException:
         with NETCDF_LOCK, write_errors(path):
             file.close()
+        raise
+    with NETCDF_LOCK, write_errors(path):
+        file.close()
+
+
+def _wait_for_lock() -> None:
+    """Wait until no thread is in the library, but not for ever: an interrupt while a lock is taken leaves it taken."""
+    patience = time.monotonic() + _PATIENCE
+    while NETCDF_LOCK.locked() and time.monotonic() < patience:
+        time.sleep(0.01)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import xarray as xr
 
 import specinvert
 from slow_maps import SUFFIXES, slow_maps
+from specinvert.io import NETCDF_LOCK
 from specinvert.io.writing.blocks import side_folder
 
 pytestmark = pytest.mark.stops
@@ -201,3 +202,23 @@ def test_a_stop_is_told_where_what_is_left_cannot_be_removed_yet(
     specinvert.save_maps(slow_maps(0.0), tmp_path / "maps.zarr")
     assert [entry.name for entry in tmp_path.iterdir()] == ["maps.zarr"]
     assert same(values(tmp_path / "maps.zarr"), {n: a.values for n, a in slow_maps(0.0).compute().data_vars.items()})
+
+
+def test_an_interrupt_that_leaves_the_lock_of_netcdf_taken_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specinvert.io.writing.stores._PATIENCE", 0.1)
+
+    def interrupted(*args: object) -> None:
+        NETCDF_LOCK.acquire()
+        raise KeyboardInterrupt
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(xr.Dataset, "dump_to_store", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                specinvert.save_maps(slow_maps(0.0), tmp_path / "maps.nc")
+    finally:
+        NETCDF_LOCK.release()
+    specinvert.save_maps(slow_maps(0.0), tmp_path / "maps.nc")
+    assert values(tmp_path / "maps.nc")["water"][-1, -1] == 119 + 59
