@@ -91,7 +91,7 @@ def train(problem: MeasuredSet, recipe: Recipe, seed: int) -> specinvert.GLLiMIn
 def run(name: str, path: Path, seed: int) -> pd.DataFrame:
     """The ranking of a set's recipes, with their errors over the least and their coverage."""
     problem = SETS[name](path)
-    labelled = problem.target[["reflectance", *problem.parameters]]
+    labelled = problem.target[["reflectance", *(name for name in problem.parameters if name in problem.target)]]
     inverters, scores = {}, {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of few samples a component, which is part of the trial

@@ -119,7 +119,7 @@ def _draw(ax: Axes, values: np.ndarray, best: int | None, labelled: bool = True)
     for row in rows[np.isfinite(values)] if labelled else ():
         value = values[row]
         place, side = ((-6, 0), "right") if value < 0 else ((6, 0), "left")
-        text = f"{value:.2g}".replace("-", "\N{MINUS SIGN}")
+        text = f"{value:.{3 if abs(value) >= 100 else 2}g}".replace("-", "\N{MINUS SIGN}")
         ax.annotate(
             *(text, (value, row), place), textcoords="offset points", ha=side, va="center", fontsize=SMALL, color=SOFT
         )
