@@ -1,7 +1,7 @@
 """Does `specinvert.rank` pick good recipes?  Twenty recipes a measured set, ranked without labels, then scored.
 
-A recipe is a nuisance, a structure of the model, and sometimes a wrong prior; they are the same for all sets, in units of
-the root mean square of the spectra.  The error of a recipe is the geometric mean over parameters of its RMSE on the
+A recipe is a nuisance, a structure of the model, and sometimes a wrong prior; they are the same for all sets, in units
+of the root mean square of the spectra.  The error of a recipe is the geometric mean over parameters of its RMSE on the
 labels, which the ranking never sees; what counts is the error of the recipe that comes first over that of the best.
 
     python examples/rank_recipes.py lai crop_traits_lai.csv --output rank_recipes

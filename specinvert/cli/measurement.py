@@ -80,12 +80,9 @@ def rank(
         save_figure(plot_ranking(table), plot)
     write_table(table, output)
     click.echo(scores.format_ranking(table))
-    for line in (
-        f"compared on {int(table['n'][0])} of {table.attrs['n_spectra']} spectra.",
-        table.attrs["verdict"],
-        scores.CAVEAT,
-    ):
-        click.echo(line)
+    compared = f"compared on {int(table['n'][0])} of {table.attrs['n_spectra']} spectra."
+    click.echo(f"{compared} {table.attrs['verdict']}".rstrip())
+    click.echo(scores.CAVEAT)
     tell_written((output, plot))
 
 
