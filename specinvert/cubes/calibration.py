@@ -99,8 +99,11 @@ class FieldCalibration:
 
     def members(self, members: Sequence[GLLiMParameters], transforms: Transforms) -> tuple[GLLiMParameters, ...]:
         """The members of a model with bias and slope: theta of the corrected parameters."""
+        moved = np.flatnonzero((self.shift != 0.0) | (self.slope != 1.0))
+        if not moved.size:
+            return tuple(members)
         shift, slope = np.zeros(transforms.n_transformed), np.ones(transforms.n_transformed)
-        for i in np.flatnonzero((self.shift != 0.0) | (self.slope != 1.0)):
+        for i in moved:
             shift[transforms.column(int(i))], slope[transforms.column(int(i))] = self.shift[i], self.slope[i]
         n_bands = members[0].n_bands
         corrected = Scaling(np.zeros(n_bands), np.ones(n_bands), shift, slope)

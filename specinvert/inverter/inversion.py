@@ -61,6 +61,11 @@ from .predictive import ExpectedSpectrum, checked, expected
 CHECKED = 1000
 """Spectra that a check is of."""
 
+OWN_WIDTH = (
+    "Draws, modes, entropy and information have the width of the model's posterior, others that of field values."
+)
+"""What maps of a model tell that is calibrated by field values."""
+
 
 @dataclass(frozen=True)
 class Inversion:
@@ -317,13 +322,16 @@ class Inversion:
         said = describe_conditions(kernel.conditions, model.names)
         if model.spectra_transform.kind is not None:
             said = [f"{model.spectra_transform.kind} of the spectra", *said]
+        told = {}
         if model.calibration is not None:
             said.append(f"calibrated: {model.calibration.described}")
+            told["calibration"] = f"{model.calibration.described}. {OWN_WIDTH}"
         ranges = zip(model.names, model.low, model.high, strict=True)
         return {
             "source": f"specinvert {__version__}, GLLiM model {identity}",
             **inversion_attrs(identity, kernel),
             **with_history({"history": earlier}, "; ".join(["invert", *request.remarks, *said])),
+            **told,
             "training_ranges": "; ".join(f"{name}: {low:g} to {high:g}" for name, low, high in ranges),
         }
 

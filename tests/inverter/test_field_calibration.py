@@ -114,6 +114,7 @@ def test_field_values_calibrate_are_stored_and_undone(tmp_path: Any) -> None:
     maps = inverter.invert(fresh["reflectance"], outputs=["ci90"])
     assert "calibrated: water by 40 field values of 8 groups (site), bias and slope corrected" in maps.attrs["history"]
     assert '"calibration"' in maps.attrs["conditions"]
+    assert "Draws, modes" in maps.attrs["calibration"]
     inverter.to_netcdf(tmp_path / "model.nc")
     loaded = load_inverter(tmp_path / "model.nc")
     assert repr(loaded.model_.calibration) == repr(found)
