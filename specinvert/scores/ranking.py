@@ -14,7 +14,7 @@ The others follow by the greater of the two figures. Only models of the same ban
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -216,18 +216,24 @@ def verdict(table: xr.Dataset) -> str:
                 f"Evidence alone would have chosen {names[of_evidence]}: it prefers inflated noise and narrow priors."
             )
     if not best["calibrated"]:
-        moves = (
-            f"estimates move {float(best['disagreement']):.2g} times as far, squared, as they should when bands are "
-        )
+        who = "No model is calibrated" if len(names) > 1 else "The model is not calibrated"
         said.append(
-            ("No model is calibrated" if len(names) > 1 else "The model is not calibrated")
-            + f" for these spectra: {moves + 'left out, and ' if 'disagreement' in table else ''}bands are missed by "
-            f"{float(best['window_q']):.2g} times their predictive variance. Train with what simulations lack "
+            f"{who} for these spectra: {' and '.join(_excesses(best))}. Train with what simulations lack "
             "(nuisance models, noise), or adapt the model to the spectra."
         )
     if "prior_share" in table and float(best["prior_share"]) > MOSTLY_PRIOR:
         said.append(f"Of {percent(float(best['prior_share']))} of the spectra the prior answers for a parameter.")
     return " ".join(said)
+
+
+def _excesses(row: xr.Dataset) -> Iterator[str]:
+    """What of a model is not calibrated, in words."""
+    disagreement, q = (float(row[name]) if name in row else 0.0 for name in ("disagreement", "window_q"))
+    if not disagreement < CALIBRATED:
+        far = f"{disagreement:.2g} times as far, squared, as they should" if np.isfinite(disagreement) else "too far"
+        yield f"estimates move {far} when bands are left out"
+    if not q < CALIBRATED:
+        yield f"squared errors of left-out bands are {q:.2g} times their predictive variance"
 
 
 def format_ranking(table: xr.Dataset) -> str:
