@@ -1,6 +1,6 @@
 from . import gllim, nuisance
 from .cubes import Lookup, resample, resample_noise, select_bands
-from .inverter import GLLiMInverter, load_inverter, rank
+from .inverter import GLLiMInverter, adapt, load_inverter, rank
 from .io.reading import open_cube, orthorectify, read_lookup, register_reader
 from .io.writing import save_maps
 from .model_selection import Selection, select_model
@@ -14,6 +14,7 @@ __all__ = [
     "Lookup",
     "ProgressBars",
     "Selection",
+    "adapt",
     "gllim",
     "load_inverter",
     "nrmse",

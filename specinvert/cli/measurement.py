@@ -1,4 +1,4 @@
-"""``rank``, ``check`` and ``calibrate``: what measured spectra and field values say of models."""
+"""``rank``, ``check``, ``adapt`` and ``calibrate``: what measured spectra and field values say of models."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ from .options import (
     SCHEDULER,
     TABLE,
     TOLERANCE,
+    TRAINING,
     VARIABLE,
     Names,
 )
-from .values import noise_of, read_known, read_noise
+from .values import Preparation, noise_of, read_known, read_noise
 
 
 @click.command(cls=Command, short_help="Rank models by spectra whose parameters are not known.")
@@ -140,6 +141,60 @@ def check(
     for finding in check_findings(made, measured=True):
         Session.current().console.note(in_one_line(finding))
     tell_written((output, plot))
+
+
+@click.command(cls=Command, short_help="Learn from a scene, without field values, what simulations lack.")
+@click.argument("model", type=FILE)
+@click.argument("scene", type=FILE)
+@click.option("--training", type=FILE, required=True, help="The training set of MODEL.")
+@click.option("-o", "--output", type=FILE, required=True, help="What was found, to write (.nc), for --noise.")
+@click.option(
+    "--n-spectra",
+    type=click.IntRange(20),
+    default=1000,
+    show_default=True,
+    help="How many spectra of SCENE are compared at most.",
+)
+@click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of fresh nuisance.")
+@click.option("--force", is_flag=True, help="Write what is refused, too.")
+@VARIABLE
+@READER
+@TRAINING
+@TOLERANCE
+def adapt(
+    model: Path, scene: Path, training: Path, output: Path, scheduler: str | None, force: bool, **options: Any
+) -> None:
+    """Learn from spectra of SCENE how they differ from the simulations that MODEL was trained on.
+
+    Give the options that train had for spectra, bands, sensor, noise and nuisance, which is drawn anew. What is found
+    is noise for the model, and --noise of the other commands takes it. Where it is refused, nothing is written. An
+    error that looks like another value of a parameter leaves no trace in spectra: field values tell, see calibrate.
+
+    \b
+    specinvert adapt model.nc scene.nc --training training.nc -o found.nc
+    specinvert adapt model.nc scene.nc --training training.nc --noise 0.005 -o found.nc
+    specinvert invert model.nc scene.nc --noise found.nc -o maps.nc
+    """
+    from ..inverter import adapt as learn
+    from ..inverter import load_inverter
+    from ..io import atomic_path
+    from ..io.reading import open_dataset
+
+    check_targets((output,))
+    inverter, preparation = load_inverter(model), Preparation.of(options)
+    prepared, noise = preparation.apply(open_dataset(require_spectra(training)))
+    reading = CubeReading(options.pop("variable"), options.pop("reader"), preparation.band_dim)
+    options |= {"spectra": preparation.spectra, "band_dim": preparation.band_dim}
+    with cluster(scheduler):
+        found = learn(inverter, reading.open(require_spectra(scene)), prepared, noise, force=force, **options)
+    for window, before, after in zip(*(found[name].values for name in ("window", "q_before", "q_after")), strict=True):
+        click.echo(f"{window}: squared errors {before:.2g} times those predicted, then {after:.2g}")
+    click.echo(found.attrs["verdict"])
+    if found.attrs["refused"]:
+        raise ValueError("what was found is refused, and not written: look at the spectra, or give --force")
+    with atomic_path(output) as temporary:
+        found.to_netcdf(temporary)
+    tell_written((output,))
 
 
 @click.command(cls=Command, short_help="Correct a model by a few values measured in the field.")

@@ -195,7 +195,8 @@ def read_noise(text: str | None) -> Any:
         raise ValueError(f"--noise {text!r} is neither a number nor a file that exists")
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
         return _noise_table(path)
-    return _only_variable(text, "noise")
+    found = _found(text)
+    return _only_variable(text, "noise") if found is None else found
 
 
 def noise_of(noise: Any, data: xr.DataArray | xr.Dataset, spectra: str | None, band_dim: str | None) -> Any:
@@ -336,9 +337,18 @@ def _only_variable(path: str, name: str) -> xr.DataArray:
     return array
 
 
+def _found(path: str) -> xr.Dataset | None:
+    """What ``adapt`` found, where the file holds that."""
+    from ..cubes import DISCREPANCY
+    from ..io.reading import open_dataset
+
+    data = open_dataset(path)
+    return data.load() if DISCREPANCY in data else None
+
+
 def _has_dims(noise: Any) -> bool:
     """Whether this is a DataArray of more than one number."""
-    return hasattr(noise, "dims") and noise.ndim > 0
+    return getattr(noise, "ndim", 0) > 0 and hasattr(noise, "dims")
 
 
 def to_sensor(

@@ -20,6 +20,7 @@ from .bands import (
 from .calibration import CALIBRATION_KNOTS, FieldCalibration
 from .engine import BlockInverter, Predictor, apply_blocks
 from .given import (
+    DISCREPANCY,
     Conditions,
     check_request,
     describe_conditions,
@@ -84,6 +85,7 @@ __all__ = [
     "COMMITTEE",
     "CUBE_FILE",
     "DEFAULT_OUTPUTS",
+    "DISCREPANCY",
     "EXAMPLES",
     "NM_PER_UNIT",
     "OUTPUTS",

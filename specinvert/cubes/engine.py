@@ -108,7 +108,7 @@ class BlockInverter:
     def __dask_tokenize__(self) -> Any:
         given = self.conditions
         roles = [(extra.role, extra.index, extra.banded) for extra in given.extras]
-        shared = (given.variance, given.included, given.values, given.low, given.high)
+        shared = (given.variance, given.discrepancy, given.included, given.values, given.low, given.high)
         rest = (self.bands, repr(self.outputs), str(self.dtype), self.fill, roles, shared)
         return normalize_token((type(self).__name__, self.predictor.__dask_tokenize__(), rest))
 
@@ -116,8 +116,13 @@ class BlockInverter:
     def terms(self) -> list[ForwardTerms]:
         """The members prepared for complete spectra, once a process; under a transform noise is each spectrum's own."""
         variance = self.conditions.variance if self.predictor.spectra_transform.kind is None else None
-        members = self.predictor.members
-        return [ForwardTerms.of(m if variance is None else m.with_noise(variance)) for m in members]
+        return [ForwardTerms.of(m if variance is None else m.with_noise(variance)) for m in self._members]
+
+    @cached_property
+    def _members(self) -> Sequence[GLLiMParameters]:
+        """The members with what measured spectra are known to differ by."""
+        discrepancy = self.conditions.discrepancy
+        return [m if discrepancy is None else m.with_noise(discrepancy) for m in self.predictor.members]
 
     @cached_property
     def _levels(self) -> dict[bytes, float]:
@@ -143,7 +148,7 @@ class BlockInverter:
         made, n_parameters = self.predictor.held_out, trained.transforms.n_physical
         if made is None or not len(made) or not n_parameters:
             return np.full(n_parameters, -np.inf)
-        if self.conditions.variance is not None:
+        if self.conditions.variance is not None or self.conditions.discrepancy is not None:
             trained = replace(trained, terms=[ForwardTerms.of(member) for member in self.predictor.members])
         told = np.empty((len(made), n_parameters))
         with one_blas_thread():
@@ -238,11 +243,26 @@ class BlockInverter:
         log_tail = self._log_tail(given.added) if DOMAIN in self._needs else np.nan
         outside = self._outside(spectra, given.added) if DOMAIN in self._needs else None
         pixels = Pixels(spectra, log_tail, known, self._interval(extras, n), self._truth(extras, n), outside)
+        if DOMAIN in self._needs and self.conditions.discrepancy is not None:
+            pixels = replace(pixels, log_tail=np.nan, outside=self._before.out_of_domain(pixels, given))
         with one_blas_thread():
             for rows, part in self.estimates(spectra, given):
                 reading = Reading(part, self._trained, pixels.of(rows))
                 for variable, result in zip(self.outputs, results, strict=True):
                     result[rows] = variable.compute(reading)
+
+    @cached_property
+    def _before(self) -> BlockInverter:
+        """The same without a discrepancy: what it hides from the model is still unlike training."""
+        return replace(self, conditions=replace(self.conditions, discrepancy=None))
+
+    def out_of_domain(self, pixels: Pixels, given: SideInformation) -> NDArray[np.bool_]:
+        """Whether (n,) spectra are unlike those of training; False where nothing is estimated."""
+        out = np.zeros(len(pixels.spectra), dtype=bool)
+        with one_blas_thread():
+            for rows, part in self.estimates(pixels.spectra, given):
+                out[rows] = Reading(part, self._trained, pixels.of(rows)).out_of_domain()
+        return out
 
     def estimates(
         self, spectra: np.ndarray, given: SideInformation, every_component: bool = False
@@ -302,7 +322,7 @@ class BlockInverter:
             own = slice(i, i + 1)
             known = None if given.known is None else given.known[own]
             noise = slope[i, :, None] * covariance * slope[i]
-            terms = [ForwardTerms.of(member.with_noise(noise)) for member in self.predictor.members]
+            terms = [ForwardTerms.of(member.with_noise(noise)) for member in self._members]
             yield own, terms, made[own], SideInformation(None, known, given.least_bands)
 
     def read_block(

@@ -20,6 +20,8 @@ from .request import Request, remark_on_unit
 logger = logging.getLogger(__name__)
 
 NOISE, VALUE, LOW, HIGH, TRUTH = "noise", "value", "low", "high", "truth"
+DISCREPANCY = "discrepancy"
+"""The variable of what :func:`specinvert.adapt` found, and the key of its mean amplitude in a record of conditions."""
 PER_BAND, COVARIANCE, PER_PIXEL = "of each band", "as a covariance", "of each pixel"
 """What a record of conditions says of noise that is no number, and of parameters that differ from pixel to pixel."""
 
@@ -44,6 +46,7 @@ class Conditions:
     Attributes
     ----------
     variance : noise variance beyond training that all pixels share, () or (D,), or a covariance (D, D); None without.
+    discrepancy : covariance (D, D) that :func:`specinvert.adapt` found, in the units of the members; None without.
     extras : what differs from pixel to pixel.
     included : noise variances of training (D,), to be taken from those of every pixel; None where there are none.
     given : ``variance`` as it was given, that of training included; None where it was given without.
@@ -59,6 +62,7 @@ class Conditions:
     low: np.ndarray = field(default_factory=lambda: np.empty(0))
     high: np.ndarray = field(default_factory=lambda: np.empty(0))
     remarks: tuple[str, ...] = ()
+    discrepancy: np.ndarray | None = None
 
     @property
     def has_interval(self) -> bool:
@@ -86,6 +90,9 @@ def read_conditions(
         has not, of other dimensions, or an interval that is empty.
     """
     names = labels.parameters
+    discrepancy = None
+    if isinstance(noise, xr.Dataset) and DISCREPANCY in noise:
+        noise, discrepancy = None, _read_discrepancy(noise, labels.bands, tolerance)
     variance, extras, remarks = _read_noise(request, labels, noise, tolerance)
     if truth is not None:
         extras += [Extra(TRUTH, i, _on_pixels(truth[n], request, f"true {n!r}")) for i, n in enumerate(names)]
@@ -106,7 +113,8 @@ def read_conditions(
     if len(intervals) > 1:
         both = listed(names[i] for i in sorted(intervals))
         raise ValueError(f"{both} are known by intervals: only one parameter may be, others by value")
-    return Conditions(variance, tuple(extras), values=shared[VALUE], low=low, high=high, remarks=(*remarks, *left_out))
+    shares: dict[str, Any] = {"values": shared[VALUE], "low": low, "high": high, "discrepancy": discrepancy}
+    return Conditions(variance, tuple(extras), remarks=(*remarks, *left_out), **shares)
 
 
 def _roles(name: str, given: Any) -> list[tuple[str, Any]]:
@@ -152,6 +160,8 @@ def record_conditions(conditions: Conditions, names: Sequence[str]) -> dict[str,
     elif (NOISE, 0) in per_pixel:
         record["noise"] = PER_PIXEL
         record["noise_includes_training"] = conditions.included is not None
+    if conditions.discrepancy is not None:
+        record[DISCREPANCY] = float(np.sqrt(np.diagonal(conditions.discrepancy).mean()))
     known: dict[str, Any] = {}
     for i, (name, *ends) in enumerate(zip(names, conditions.low, conditions.high, strict=True)):
         if (VALUE, i) in per_pixel:
@@ -178,6 +188,8 @@ def in_words(record: Mapping[str, Any]) -> list[str]:
         form = noise if isinstance(noise, str) else f"{noise:g}"
         beyond = "" if noise == PER_PIXEL else " beyond training"
         said.append(f"noise {form}" + (", training's included" if included else beyond))
+    if DISCREPANCY in record:
+        said.append(f"a discrepancy of {record[DISCREPANCY]:.2g}, learnt from spectra")
     for name, given in record.get("known", {}).items():
         low, high = given if isinstance(given, list) else (None, None)
         if given == PER_PIXEL:
@@ -311,6 +323,16 @@ def _shared_noise(request: Request, noise: Any) -> np.ndarray:
     if values.shape == (size, size):
         return _covariance(values[np.ix_(request.bands, request.bands)])
     raise ValueError(f"noise of shape {values.shape} fits no band axis: {forms}")
+
+
+def _read_discrepancy(found: xr.Dataset, bands: Bands, tolerance: float) -> np.ndarray:
+    """The covariance (D, D) of the model's bands that was found; ValueError where it was refused or does not fit."""
+    if found.attrs.get("refused", 0):
+        raise ValueError(f"noise: what was found is not to be used, {found.attrs.get('verdict', 'it was refused')}")
+    array = found[DISCREPANCY]
+    dim = str(array.dims[0])
+    order = match_bands(bands, describe_bands(found["amplitude"], dim), tolerance, "the noise")
+    return _covariance(array.values[np.ix_(order, order)])
 
 
 def _noise_bands(

@@ -469,10 +469,11 @@ class Reading:
         """Bits (n,) of the quality flags."""
         flag: NDArray[np.uint8] = np.bitwise_or.reduce(self.flags, axis=1, initial=0)
         flag[np.broadcast_to(np.less(self.estimate.n_valid, self.spectra.shape[1]), flag.shape)] |= PARTIAL_BANDS
-        flag[self._out_of_domain()] |= OUT_OF_DOMAIN
+        flag[self.out_of_domain()] |= OUT_OF_DOMAIN
         return flag
 
-    def _out_of_domain(self) -> NDArray[np.bool_]:
+    def out_of_domain(self) -> NDArray[np.bool_]:
+        """Whether (n,) the spectra are unlike those of training."""
         overflow = self._moments[2] if self.pixels.outside is None else self._moments[2] | self.pixels.outside
         level = self.pixels.log_tail
         if np.isnan(level).any():

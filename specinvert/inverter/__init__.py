@@ -1,5 +1,6 @@
 """`GLLiMInverter`: labelled simulations in, a trained model; labelled spectra in, labelled parameter maps out."""
 
+from .adaptation import adapt
 from .calibration import Calibrated, calibrated
 from .explanation import (
     EvaluatedSample,
@@ -27,6 +28,7 @@ __all__ = [
     "Inversion",
     "Marginal",
     "TrainingOptions",
+    "adapt",
     "calibrated",
     "column_names",
     "evaluate_sample",

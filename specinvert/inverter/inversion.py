@@ -272,6 +272,9 @@ class Inversion:
         TypeError, ValueError : as :func:`specinvert.cubes.read_conditions`, and noise below that of training.
         """
         model = self.model
+        found = self.noise.attrs.get("model") if isinstance(self.noise, xr.Dataset) else None
+        if found is not None and found != model.identity:
+            raise ValueError(f"noise was found for model {found}, this is {model.identity}: call adapt with this one")
         conditions = read_conditions(request, model.labels, self.noise, self.known, self.tolerance, truth)
         return without_training(conditions, model.training_noise) if self.noise_includes_training else conditions
 

@@ -21,6 +21,7 @@ from specinvert.cli import main
 
 COMMANDS = [
     *(
+        "adapt",
         "calibrate",
         "check",
         "compare",

@@ -52,7 +52,7 @@ ALLOWED = {
     "cubes": {"numpy", "scipy", "xarray", "dask", "distributed", "threadpoolctl", "lazy_loader"},
 }
 """What a layer may import besides the standard library and the layers below; other layers may import anything."""
-MOST_FILES, MOST_MODULES, MOST_LINES = 165, 15, 500
+MOST_FILES, MOST_MODULES, MOST_LINES = 168, 15, 500
 MODULES = sorted(PACKAGE.rglob("*.py"))
 Rule = Callable[[Path], Iterator[str]]
 
