@@ -266,8 +266,8 @@ def _refusals(found: xr.Dataset) -> list[str]:
             f"{_band(found, worst)}: the spectra are not of what was simulated, or on another scale"
         )
     if "width_ratio" in found:
-        narrower = found["parameter"].values[found["width_ratio"].values < NARROWER]
-        if len(narrower):
+        narrower = found["parameter"].values[found["width_ratio"].values < NARROWER].tolist()
+        if narrower:
             reasons.append(f"intervals of {listed(narrower)} become narrower with it")
     return reasons
 

@@ -143,27 +143,31 @@ def calibrate_windows(
     """Let the amplitude of windows of bands, ``parts``, grow until all are predicted as told.
 
     It grows from what spectra (n, D), complete, have ``beyond`` simulations, and only while they are predicted worse
-    than simulations are; ``kernel`` is K (D, D).
+    than simulations are: where these err q0 times the variance V0 that a model of few samples predicts, q becomes 1 +
+    (q0 - 1) V0 / V under the variance V with a discrepancy. ``kernel`` is K (D, D).
     """
 
-    def ratios(of: Array, added: Array | None = None) -> Array:
+    def predicted(of: Array, added: Array | None = None) -> tuple[Array, list[Array]]:
+        """q (W,) and the variances (n, m) of each window."""
         made = mixture.predict(of, parts, added)
         errors = [(of[:, window] - one.mean) ** 2 for window, one in zip(parts, made, strict=True)]
-        return np.array([(error / one.variance).mean() for error, one in zip(errors, made, strict=True)])
+        q = [(error / one.variance).mean() for error, one in zip(errors, made, strict=True)]
+        return np.array(q), [one.variance for one in made]
 
     def covariance() -> Array:
         return np.asarray(amplitude[:, None] * kernel * amplitude)
 
-    signal = np.sqrt((spectra**2).mean(axis=0))
+    signal, some = np.sqrt((spectra**2).mean(axis=0)), spectra[:: -(-len(spectra) // CALIBRATING)]
     least = np.maximum(beyond.amplitude, LEAST_SIGNAL * signal)
-    before, simulated = ratios(spectra), ratios(beyond.matched)
-    wanted, some = np.maximum(simulated, 1.0), spectra[:: -(-len(spectra) // CALIBRATING)]
+    simulated, plain = predicted(beyond.matched)[0], predicted(some)[1]
     amplitude = np.maximum(least, LEAST_START * signal)
     for _ in range(STEPS):
         former = amplitude.copy()
-        for window, ratio in zip(parts, ratios(some, covariance()) / wanted, strict=True):
-            grown = amplitude[window] * np.clip(ratio, 1.0 / LARGEST_STEP, LARGEST_STEP) ** DAMPING
-            amplitude[window] = np.maximum(least[window], grown)
+        for i, (q, variance) in enumerate(zip(*predicted(some, covariance()), strict=True)):
+            kept = float(np.minimum(plain[i] / variance, 1.0).mean())
+            ratio = q / (1.0 + max(simulated[i] - 1.0, 0.0) * kept)
+            grown = amplitude[parts[i]] * np.clip(ratio, 1.0 / LARGEST_STEP, LARGEST_STEP) ** DAMPING
+            amplitude[parts[i]] = np.maximum(least[parts[i]], grown)
         if np.abs(amplitude / former - 1.0).max() < SETTLED:
             break
-    return WindowAmplitudes(amplitude, before, ratios(spectra, covariance()), simulated)
+    return WindowAmplitudes(amplitude, predicted(spectra)[0], predicted(spectra, covariance())[0], simulated)
