@@ -155,14 +155,21 @@ def check(
     show_default=True,
     help="How many spectra of SCENE are compared at most.",
 )
-@click.option("--seed", "random_state", type=int, default=0, show_default=True, help="Seed of fresh nuisance.")
 @click.option("--force", is_flag=True, help="Write what is refused, too.")
+@FIGURE
 @VARIABLE
 @READER
 @TRAINING
 @TOLERANCE
 def adapt(
-    model: Path, scene: Path, training: Path, output: Path, scheduler: str | None, force: bool, **options: Any
+    model: Path,
+    scene: Path,
+    training: Path,
+    output: Path,
+    plot: Path | None,
+    scheduler: str | None,
+    force: bool,
+    **options: Any,
 ) -> None:
     """Learn from spectra of SCENE how they differ from the simulations that MODEL was trained on.
 
@@ -175,26 +182,30 @@ def adapt(
     specinvert adapt model.nc scene.nc --training training.nc --noise 0.005 -o found.nc
     specinvert invert model.nc scene.nc --noise found.nc -o maps.nc
     """
+    from ..figures import plot_adaptation, save_figure
     from ..inverter import adapt as learn
     from ..inverter import load_inverter
     from ..io import atomic_path
     from ..io.reading import open_dataset
 
-    check_targets((output,))
+    check_targets((output, plot), figure=plot)
     inverter, preparation = load_inverter(model), Preparation.of(options)
+    options.pop("transform")  # as the model has it
     prepared, noise = preparation.apply(open_dataset(require_spectra(training)))
     reading = CubeReading(options.pop("variable"), options.pop("reader"), preparation.band_dim)
-    options |= {"spectra": preparation.spectra, "band_dim": preparation.band_dim}
+    options |= {"spectra": preparation.spectra, "band_dim": preparation.band_dim, "random_state": options.pop("seed")}
     with cluster(scheduler):
         found = learn(inverter, reading.open(require_spectra(scene)), prepared, noise, force=force, **options)
     for window, before, after in zip(*(found[name].values for name in ("window", "q_before", "q_after")), strict=True):
         click.echo(f"{window}: squared errors {before:.2g} times those predicted, then {after:.2g}")
     click.echo(found.attrs["verdict"])
+    if plot is not None:
+        save_figure(plot_adaptation(found), plot)
     if found.attrs["refused"]:
         raise ValueError("what was found is refused, and not written: look at the spectra, or give --force")
     with atomic_path(output) as temporary:
         found.to_netcdf(temporary)
-    tell_written((output,))
+    tell_written((output, plot))
 
 
 @click.command(cls=Command, short_help="Correct a model by a few values measured in the field.")

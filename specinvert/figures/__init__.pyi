@@ -1,5 +1,5 @@
 from .comparison import plot_comparison, plot_ranking, plot_selection
-from .evaluation import plot_calibration, plot_check, plot_evaluation
+from .evaluation import plot_adaptation, plot_calibration, plot_check, plot_evaluation
 from .layout import BandAxis, require_figure, robust_limits, save_figure
 from .maps import BLANK, MOST_ODD, edges_of, flag_colours, plot_maps, unit_ratio
 from .report import render, write_report
@@ -19,6 +19,7 @@ __all__ = [
     "open_results",
     "pick",
     "pixel_dims",
+    "plot_adaptation",
     "plot_calibration",
     "plot_check",
     "plot_comparison",

@@ -312,6 +312,45 @@ def plot_check(check: xr.Dataset) -> Figure:
     return figure
 
 
+def plot_adaptation(found: xr.Dataset) -> Figure:
+    """Draw what measured spectra show that simulations lack: the result of :func:`specinvert.adapt`.
+
+    Above, its amplitude by band, beside the standard deviation of training. Below, by window of bands predicted from
+    the others, the squared error over the variance predicted, before and after, and of simulations: 1 is right.
+
+    Returns
+    -------
+    A matplotlib Figure; see `save_figure`.
+
+    Raises
+    ------
+    ImportError : matplotlib is missing.
+    KeyError : ``found`` is no result of adapt.
+    """
+    amplitude = found["amplitude"]
+    axis = BandAxis.of(describe_bands(amplitude, str(amplitude.dims[0])))
+    figure = new_figure(9.0, 5.6)
+    upper, lower = figure.subplots(2, 1, height_ratios=(1.5, 1))
+    training = amplitude.values / found["share"].values
+    upper.plot(axis.x, axis.y(training), color=SOFT, linewidth=1.2, marker=axis.marker, label="std of training")
+    upper.plot(axis.x, axis.y(amplitude.values), color=MARK, linewidth=1.6, marker=axis.marker, label="discrepancy")
+    upper.set(xlabel=axis.label, ylim=(0, None))
+    upper.set_ylabel(with_units("amplitude", units_of(amplitude.attrs)), fontsize=SMALL)
+    upper.legend(fontsize=SMALL, frameon=False, ncols=2)
+    upper.set_title(lines_of(found.attrs["verdict"], 3, 100), fontsize=TITLE)
+    rows = np.arange(found.sizes["window"])
+    shown = (("q_before", "before", SOFT), ("q_after", "after", MARK), ("q_simulated", "simulations", "black"))
+    for shift, (name, label, colour) in zip((-0.15, 0.0, 0.15), shown, strict=True):
+        lower.plot(rows + shift, found[name].values, "o", color=colour, label=label)
+    lower.axhline(1.0, color="0.6", linewidth=0.8)
+    lower.set(yscale="log", xticks=rows, xticklabels=found["window"].values)
+    lower.set_ylabel("squared error / predicted", fontsize=SMALL)
+    lower.legend(fontsize=SMALL, frameon=False, ncols=3)
+    for ax in (upper, lower):
+        ax.tick_params(labelsize=SMALL)
+    return figure
+
+
 def _draw_errors(ax: Axes, check: xr.Dataset, axis: BandAxis) -> None:
     broad = check.sel(left_out=BY_WINDOW)
     mean, square = broad["offset"].values, broad["ratio"].values ** 2

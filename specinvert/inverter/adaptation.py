@@ -246,9 +246,9 @@ def _judged(inverter: GLLiMInverter, found: xr.Dataset, measured: Array, force: 
     made = found.assign({name: value for name, value in told.items() if names}).assign_coords(parameter=names)
     refusals, beware = _refusals(made), _beware(made)
     nothing = max(ratios, default=1.0) <= WIDER and max(moved, default=0.0) <= MOVED
-    verdict = "; ".join([*refusals, *beware]) or ("nothing to mend" if nothing else "adapted")
+    state = ("forced" if force else "refused") if refusals else "nothing to mend" if nothing else "adapted"
+    verdict = ": ".join(filter(None, (state, "; ".join([*refusals, *beware]))))
     if refusals:
-        verdict = f"refused: {verdict}" if not force else f"forced: {verdict}"
         hint = "" if force else "; look at the spectra and at training, or pass force=True"
         warnings.warn(f"{verdict}{hint}", UserWarning, stacklevel=3)
     transform = {"spectra_transform": model.spectra_transform.kind} if model.spectra_transform.kind else {}

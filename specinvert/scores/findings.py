@@ -314,8 +314,8 @@ def _coverage(shares: Mapping[str, float], measured: bool) -> Iterator[Finding]:
         )
         narrower = (
             "More components, or a recalibration on simulations, do not help here: measured spectra hold what the "
-            "simulations lack. Train with it (specinvert.nuisance: noise, gain, offset, background), or declare the "
-            "noise at inversion (noise=), and compare such models on spectra of the target (specinvert rank). Then: "
+            "simulations lack. Train with it (specinvert.nuisance: noise, gain, offset, background), or learn it from "
+            "spectra of the target (specinvert adapt), and compare such models on these (specinvert rank). Then: "
             f"{recalibrate[0].lower()}{recalibrate[1:]}."
         )
     if narrow:

@@ -14,7 +14,7 @@ import xarray as xr
 from commands import QUICK, listing, run, succeed
 from forked import MAIN, Command, Starter
 from labelled import WAVELENGTHS, make_cube, make_training, make_truth
-from specinvert import load_inverter, save_maps, select_bands
+from specinvert import adapt, load_inverter, save_maps, select_bands
 from specinvert.cli.options import toml_value
 from specinvert.cli.values import open_sensor
 from specinvert.model_selection import grid as grid_fits
@@ -206,6 +206,27 @@ def test_measured_values_are_evaluated_and_correct_intervals(made: Path, tmp_pat
     assert "do not help here" in page
     refused = run("report", *files[:1], "--test", files[1], "-o", tmp_path / "no.html", "--known", "dust=angle")
     assert "must be numbers" in refused.stderr
+
+
+def test_adapt_writes_what_noise_of_other_commands_takes_and_nothing_where_it_is_refused(
+    made: Path, tmp_path: Path
+) -> None:
+    files, found = (made / "model.nc", made / "scene.nc", "--training", made / "training.nc"), tmp_path / "found.nc"
+    said = succeed("adapt", *files, "-o", found, "--plot", tmp_path / "found.png")
+    assert "squared errors" in said
+    assert (tmp_path / "found.png").stat().st_size > 1000
+    expected = adapt(load_inverter(made / "model.nc"), make_cube(), make_training())
+    with xr.open_dataset(found) as written:
+        np.testing.assert_allclose(written["amplitude"], expected["amplitude"], rtol=1e-6)
+        maps = inverted(made, tmp_path / "maps.nc", "--noise", found)
+        again = load_inverter(made / "model.nc").invert(make_cube(), noise=written.load())
+    np.testing.assert_allclose(maps["water"].values, again["water"].values, rtol=1e-5)
+    assert "discrepancy" in maps.attrs["history"]
+    save_maps(make_truth().assign(reflectance=make_cube() * np.linspace(0.2, 4.0, len(WAVELENGTHS))), tmp_path / "o.nc")
+    refused = run("adapt", files[0], tmp_path / "o.nc", *files[2:], "-o", tmp_path / "none.nc")
+    assert refused.exit_code == 1
+    assert "refused" in refused.stderr
+    assert not (tmp_path / "none.nc").exists()
 
 
 @pytest.mark.stops
