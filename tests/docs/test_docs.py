@@ -58,6 +58,7 @@ SHARED = {
         *("format_selection", "is_given", "model_names", "other_model", "paired", "read_truth", "require_comparable"),
         *("require_criterion", "require_score", "scores_of", "shared_parameters"),
         *("BY_BAND", "BY_WINDOW", "Checked", "Surprise", "misfits", "name_window", "predictive_check", "windows_of"),
+        *("LEAST_SPECTRA", "Excess", "WindowAmplitudes", "calibrate_windows", "correlation", "excess"),
         *(f"{of}_findings" for of in ("band", "check", "evaluation", "map", "model", "noise")),
     ],
     "specinvert.figures": [
