@@ -171,12 +171,14 @@ def picked(data: Any, chosen: Iterable[str], all_of_them: bool = True) -> Any:
 
 
 def each_array(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The value with every labelled array in it changed: in the values of mappings, and in tuples."""
+    """The value with everything labelled in it changed: in the values of mappings, and in tuples."""
+    if hasattr(value, "isel"):
+        return change(value)
     if isinstance(value, Mapping):
         return {name: each_array(part, change) for name, part in value.items()}
     if isinstance(value, tuple):
         return tuple(each_array(part, change) for part in value)
-    return change(value) if hasattr(value, "isel") else value
+    return value
 
 
 def read_noise(text: str | None) -> Any:

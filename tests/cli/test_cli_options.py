@@ -218,6 +218,7 @@ def test_adapt_writes_what_noise_of_other_commands_takes_and_nothing_where_it_is
     expected = adapt(load_inverter(made / "model.nc"), make_cube(), make_training())
     with xr.open_dataset(found) as written:
         np.testing.assert_allclose(written["amplitude"], expected["amplitude"], rtol=1e-6)
+        succeed("invert", made / "model.nc", made / "scene.nc", "--noise", found, "-o", tmp_path / "m.nc", "--dry-run")
         maps = inverted(made, tmp_path / "maps.nc", "--noise", found)
         again = load_inverter(made / "model.nc").invert(make_cube(), noise=written.load())
     np.testing.assert_allclose(maps["water"].values, again["water"].values, rtol=1e-5)
