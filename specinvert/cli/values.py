@@ -344,8 +344,8 @@ def _found(path: str) -> xr.Dataset | None:
     from ..cubes import DISCREPANCY
     from ..io.reading import open_dataset
 
-    data = open_dataset(path)
-    return data.load() if DISCREPANCY in data else None
+    with open_dataset(path) as data:
+        return data.load() if DISCREPANCY in data else None
 
 
 def _has_dims(noise: Any) -> bool:
