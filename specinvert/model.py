@@ -49,6 +49,11 @@ class Summary:
     tried: tuple[Mapping[str, Any], ...] = ()
     beware: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        sizes = {len(getattr(self, name)) for name in ("names", "units", "rmse", "nrmse", "coverage", "recalibrated")}
+        if len(sizes | {len(self.baseline_rmse)}) != 1:
+            raise ValueError("the summary has not one value for each parameter")
+
     def __str__(self) -> str:
         how = f"in {self.n_parts} parts" if self.n_parts > 1 else "once"
         lines = [f"on {self.n_held_out} of {self.n_samples} samples, held out {how}:", *self._table()]
@@ -70,6 +75,15 @@ class Summary:
                 before, after = 100.0 * self.coverage[i], 100.0 * self.recalibrated[i]
                 line += f", 90 % intervals hold {before:.0f} %, recalibrated {after:.0f} %"
             lines.append(line)
+        return lines
+
+    @property
+    def trials(self) -> list[str]:
+        """What was tried to find the settings, a line each under one that says what it tells; empty where nothing."""
+        lines = ["tried: nats a parameter gained over the prior, samples, seconds, settings"] if self.tried else []
+        for trial in self.tried:
+            said = f"{trial['score']:8.3f} {trial['rows']:6} {trial['seconds']:6.1f}  {trial['settings']}"
+            lines.append(said + (f" ({trial['failure']})" if trial["failure"] else ""))
         return lines
 
     def __repr__(self) -> str:

@@ -35,7 +35,8 @@ def info(file: Path, variable: str | None, reader: str | None) -> None:
         from ..inverter import load_inverter
 
         inverter = load_inverter(file)
-        click.echo("\n".join([describe_model(inverter), *describe_trials(inverter)]))
+        trials = [] if inverter.summary_ is None else inverter.summary_.trials
+        click.echo("\n".join([describe_model(inverter), *(f"  {line}" for line in trials)]))
         return
     from ..io.reading import describe_file
 
@@ -129,18 +130,6 @@ def describe_model(inverter: Any) -> str:
     if model.summary is not None:
         lines += [f"  {line}" for line in str(model.summary).splitlines()]
     return "\n".join(lines)
-
-
-def describe_trials(inverter: Any) -> list[str]:
-    """What was tried to find the settings of a model, a line each, where something was."""
-    summary = inverter.summary_
-    if summary is None or not summary.tried:
-        return []
-    lines = ["  tried: nats a parameter gained over the prior, samples, seconds, settings"]
-    for trial in summary.tried:
-        said = f"{trial['score']:8.3f} {trial['rows']:6} {trial['seconds']:6.1f}  {trial['settings']}"
-        lines.append(said + (f" ({trial['failure']})" if trial["failure"] else ""))
-    return lines
 
 
 def spectra_and_conditions(

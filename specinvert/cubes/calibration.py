@@ -50,7 +50,8 @@ class FieldCalibration:
     def __post_init__(self) -> None:
         if self.raw_scores.shape != (len(self.shift), len(CALIBRATION_KNOTS)) or self.slope.shape != self.shift.shape:
             raise ValueError(f"raw scores of shape {self.raw_scores.shape} do not fit {len(self.shift)} parameters")
-        if not ((np.diff(self.raw_scores) > 0).all() and (self.slope > 0).all()):
+        finite = all(np.isfinite(array).all() for array in (self.shift, self.slope, self.raw_scores))
+        if not (finite and (np.diff(self.raw_scores) > 0).all() and (self.slope > 0).all()):
             raise ValueError("raw scores and slopes of a calibration must increase strictly")
 
     @classmethod

@@ -106,8 +106,17 @@ class Recalibration:
             rising = (np.diff(rows) > 0).all() and (rows[:, 0] == 0).all() and (rows[:, -1] == 1).all()
             if not rising:
                 raise ValueError(f"{name} of a recalibration must increase strictly from 0 to 1")
-        if self.raw_scores is not None and not (np.diff(self.raw_scores) > 0).all():
-            raise ValueError("raw scores of a recalibration must increase strictly")
+        if (self.scores is None) != (self.raw_scores is None):
+            raise ValueError("a recalibration of scores needs both, the nominal and the raw ones")
+        if self.scores is not None and self.raw_scores is not None:
+            if self.raw_scores.shape != (len(self.raw), len(self.scores)):
+                raise ValueError(f"raw scores of shape {self.raw_scores.shape} do not fit {len(self.raw)} parameters")
+            rows = np.concatenate([self.scores[None], self.raw_scores])
+            if not ((np.diff(rows) > 0).all() and np.isfinite(rows).all()):
+                raise ValueError("scores and raw scores of a recalibration must increase strictly")
+        for told in (self.n, self.before, self.after):
+            if told is not None and told.shape != (len(self.raw),):
+                raise ValueError(f"counts and shares of a recalibration are not of {len(self.raw)} parameters")
         for given, known in ((self.source, SOURCES), (self.method, METHODS)):
             if given not in known:
                 raise ValueError(f"{given!r} is not one of {', '.join(map(repr, known))}")
@@ -326,7 +335,8 @@ class Recalibration:
         KeyError : an array is missing.
         ValueError : shapes do not fit or a map does not increase from 0 to 1.
         """
-        needed = ["level", "raw", *(["score", "raw_score"] if "recalibration_score" in arrays else [])]
+        of_scores = {"recalibration_score", "recalibration_raw_score"} & set(arrays)
+        needed = ["level", "raw", *(["score", "raw_score"] if of_scores else [])]
         found: list[Any] = [np.asarray(arrays[f"recalibration_{name}"], dtype=np.float64) for name in needed]
         told: dict[str, Any] = dict(attrs or {})
         told |= {name: np.array(value) for name, value in told.items() if isinstance(value, list)}

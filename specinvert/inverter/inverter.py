@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -423,7 +424,10 @@ class GLLiMInverter(InverterSettings):
     def from_netcdf(cls, path: str | PathLike[str]) -> GLLiMInverter:
         """Read a model written by :meth:`to_netcdf`, to the same bits."""
         model = load_model(path)
-        inverter = cls(**model.settings, transforms=model.transforms.spec)
+        try:
+            inverter = cls(**model.settings, transforms=model.transforms.spec)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: damaged specinvert model: {error}") from None
         inverter._take(model)
         return inverter
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,17 +24,19 @@ from ..gllim.model import Constraints, GLLiMParameters
 from ..gllim.transforms import SpectraTransform, Transforms
 from ..model import Model, Summary
 from .atomic import atomic_path
+from .model_content import (
+    OTHER_DIMS,
+    THETA_DIMS,
+    VECTOR_DIMS,
+    check_description,
+    check_dims,
+    check_members,
+    check_model,
+    check_sizes,
+)
 
 SCHEMA = 3
 _KIND = "GLLiM model"
-_THETA = {
-    "pi": ("component",),
-    "c": ("component", "x"),
-    "Gamma": ("component", "x", "x_2"),
-    "A": ("component", "band", "x"),
-    "b": ("component", "band"),
-}
-_VECTORS = {"low": "parameter", "high": "parameter", "log_likelihoods": "iteration"}
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
@@ -41,29 +45,21 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     Raises FileNotFoundError or PermissionError where the folder is missing or not writable.
     """
     theta = model.theta
-    shapes = {**_THETA, "Sigma": theta.structure.dims}
+    shapes = {**THETA_DIMS, "Sigma": theta.structure.dims}
     variables: dict[str, Any] = {
         name: (dims, np.concatenate([getattr(member, name) for member in model.members]))
         for name, dims in shapes.items()
     }
     counts = [member.n_components for member in model.members]
     variables["member"] = (("component",), np.repeat(np.arange(len(counts)), counts))
-    variables |= {name: ((dim,), getattr(model, name)) for name, dim in _VECTORS.items()}
+    variables |= {name: (dims, getattr(model, name)) for name, dims in VECTOR_DIMS.items()}
     if model.bands.wavelength is not None:
         attrs = {"units": "nm", "standard_name": "radiation_wavelength"}
         variables["wavelength"] = (("band",), model.bands.wavelength, attrs)
-    if model.held_out is not None:
-        variables["held_out"] = (("held_out_sample", "band"), model.held_out)
-    if model.training_noise is not None:
-        variables["training_noise"] = (("band",), model.training_noise)
-    if model.recalibration is not None:
-        dims = {"recalibration_level": ("level",), "recalibration_raw": ("parameter", "level")}
-        dims |= {"recalibration_score": ("score",), "recalibration_raw_score": ("parameter", "score")}
-        variables |= {name: (dims[name], array) for name, array in model.recalibration.to_arrays().items()}
-    if model.calibration is not None:
-        dims = {"calibration_raw_score": ("parameter", "calibration_score")}
-        arrays = model.calibration.to_arrays().items()
-        variables |= {name: (dims.get(name, ("parameter",)), array) for name, array in arrays}
+    arrays = {name: getattr(model, name) for name in ("held_out", "training_noise") if getattr(model, name) is not None}
+    for correction in (model.recalibration, model.calibration):
+        arrays |= {} if correction is None else correction.to_arrays()
+    variables |= {name: (OTHER_DIMS[name], array) for name, array in arrays.items()}
     labels = None if model.bands.labels is None else np.asarray(model.bands.labels)
     times = None if labels is None or labels.dtype.kind not in "mM" else labels.dtype
     from .._version import __version__
@@ -147,13 +143,37 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     shown = os.fspath(path)
     if not Path(path).exists():
         raise FileNotFoundError(f"{shown}: no such model file")
-    try:
-        with xr.open_dataset(path, engine="netcdf4") as opened:
+    with _netcdf_errors(shown):
+        opened = xr.open_dataset(path, engine="netcdf4", decode_cf=False, create_default_indexes=False)
+    with opened:
+        _check_head(opened, shown)
+        with _netcdf_errors(shown):
             data = opened.load()
+    if data.attrs.get("specinvert_checksum") != _checksum(data):
+        raise ValueError(
+            f"{shown}: damaged specinvert model: its content is not what was written; copy or train it again"
+        )
+    try:
+        model = _model(data)
+        check_model(model)
+    except KeyError as error:
+        raise ValueError(f"{shown}: damaged specinvert model: no {error} in it") from None
+    except (ArithmeticError, AttributeError, IndexError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{shown}: damaged specinvert model: {error}") from None
+    return model
+
+
+@contextmanager
+def _netcdf_errors(shown: str) -> Iterator[None]:
+    try:
+        yield
     except PermissionError:
         raise
     except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"{shown}: not a readable netCDF file (truncated, or of another kind): {error}") from None
+
+
+def _check_head(data: xr.Dataset, shown: str) -> None:
     if data.attrs.get("title") != _KIND or "specinvert_schema" not in data.attrs:
         raise ValueError(f"{shown}: a netCDF file, but not a specinvert model; `specinvert train` makes one")
     schema = data.attrs["specinvert_schema"]
@@ -162,26 +182,25 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             f"{shown}: model schema {schema}, this version of specinvert reads {SCHEMA}: train again, or install the "
             f"version that wrote it ({data.attrs.get('source', 'unknown')})"
         )
-    if data.attrs.get("specinvert_checksum") != _checksum(data):
-        raise ValueError(
-            f"{shown}: damaged specinvert model: its content is not what was written; copy or train it again"
-        )
     try:
-        return _model(data)
-    except (KeyError, TypeError, ValueError) as error:
+        check_sizes(data, Path(shown).stat().st_size)
+    except ValueError as error:
         raise ValueError(f"{shown}: damaged specinvert model: {error}") from None
 
 
 def _model(data: xr.Dataset) -> Model:
     described = json.loads(data.attrs["specinvert_model"])
+    check_description(described)
     arrays: dict[str, Any] = {str(name): variable.values for name, variable in data.variables.items()}
     bands = described.pop("bands")
     labels = bands["labels"]
     constraints = Constraints(**described.pop("constraints"))
+    check_dims(data, constraints.structure.dims)
     n_latent, member = described.pop("n_latent"), arrays["member"]
+    check_members(member)
     members = tuple(
         GLLiMParameters(
-            **{name: arrays[name][member == number] for name in (*_THETA, "Sigma")},
+            **{name: arrays[name][member == number] for name in (*THETA_DIMS, "Sigma")},
             n_latent=n_latent,
             constraints=constraints,
         )
@@ -207,9 +226,13 @@ def _model(data: xr.Dataset) -> Model:
         held_out=arrays.get("held_out"),
         member_weights=None if weights is None else np.array(weights),
         training_noise=arrays.get("training_noise"),
-        recalibration=Recalibration.from_arrays(arrays, recalibration) if "recalibration_level" in arrays else None,
+        recalibration=None
+        if recalibration is None and "recalibration_level" not in arrays
+        else Recalibration.from_arrays(arrays, recalibration),
         summary=None if summary is None else Summary.from_attrs(summary),
-        calibration=None if calibration is None else FieldCalibration.from_arrays(arrays, calibration),
-        **{name: arrays[name] for name in _VECTORS},
+        calibration=None
+        if calibration is None and "calibration_shift" not in arrays
+        else FieldCalibration.from_arrays(arrays, calibration or {}),
+        **{name: arrays[name] for name in VECTOR_DIMS},
         **described,
     )

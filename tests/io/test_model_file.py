@@ -304,6 +304,97 @@ def test_a_damaged_model_is_refused(path: Path, kind: str) -> None:
         load_inverter(path)
 
 
+def rewritten(path: Path, change: Any) -> Path:
+    """The model file after ``change(data, described)``, its checksum right again."""
+    data = xr.load_dataset(path, decode_cf=False)
+    described = json.loads(data.attrs["specinvert_model"])
+    change(data, described)
+    data.attrs["specinvert_model"] = json.dumps(described)
+    data.attrs["specinvert_checksum"] = _checksum(data)
+    data.to_netcdf(path.with_name("crafted.nc"))
+    return path.with_name("crafted.nc")
+
+
+def valued(name: str, value: float) -> Any:
+    """Set the last value of an array."""
+    return lambda data, described: data[name].values.ravel().__setitem__(-1, value)
+
+
+def told(**entries: Any) -> Any:
+    return lambda data, described: described.update(entries)
+
+
+def shortened(name: str) -> Any:
+    def change(data: xr.Dataset, described: Any) -> None:
+        values, dims = data[name].values[..., :-1], (*data[name].dims[:-1], "fewer")
+        data[name] = (dims, values)
+
+    return change
+
+
+def dropped(name: str) -> Any:
+    return lambda data, described: data.__delitem__(name)
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a recalibrated committee of two, calibrated by field values."""
+    settings = {"n_ensemble": 2, "ensemble_weights": "stacked", "sigma": "diag"}
+    inverter = GLLiMInverter(n_latent=1, **settings, **QUICK).fit(make_training(300))
+    inverter.recalibrate(make_training(300, seed=3), minimum=50)
+    field = make_training(30, seed=5).assign_coords(site=("sample", np.arange(30) // 3))
+    inverter.calibrate(field, groups="site")
+    inverter.to_netcdf(tmp_path_factory.mktemp("calibrated") / "model.nc")
+    return tmp_path_factory.getbasetemp() / "calibrated0" / "model.nc"
+
+
+CRAFTED = {
+    **{f"{name} is NaN": valued(name, np.nan) for name in ("c", "A", "low", "wavelength", "calibration_shift")},
+    **{f"{name} is negative": valued(name, -1.0) for name in ("pi", "Gamma", "Sigma", "wavelength")},
+    **{f"{name} is zero": valued(name, 0.0) for name in ("pi", "Sigma", "recalibration_score")},
+    **{f"{name} is short": shortened(name) for name in ("b", "member", "low", "held_out", "calibration_raw_score")},
+    **{f"no {name}": dropped(name) for name in ("wavelength", "recalibration_level", "recalibration_score")},
+    "members without the second": valued("member", 7),
+    "weights of three members": told(member_weights=[0.5, 0.25, 0.25]),
+    "weights that sum to two": told(member_weights=[1.0, 1.0]),
+    "names of three": told(names=["water", "dust", "ice"]),
+    "names as a number": told(names=3),
+    "no BIC": told(bics={}),
+    "an unknown entry": told(colour="red"),
+    "an unknown setting": told(settings={"colour": "red"}),
+    "blocks of another structure": told(settings={"sigma": "diag", "sigma_blocks": [0]}),
+    "attributes of lists": told(attrs={"water": {"long_name": [[None]]}, "dust": {}}),
+    "a calibration without a description": told(calibration=None),
+    "no description of bands": told(bands={}),
+    "more latents than columns": told(n_latent=9, bics={"9": 0.0}),
+}
+
+
+def test_wrong_content_under_a_right_checksum_is_refused(calibrated: Path, subtests: pytest.Subtests) -> None:
+    load_inverter(rewritten(calibrated, lambda data, described: None))
+    for kind, change in CRAFTED.items():
+        with subtests.test(kind):
+            crafted = rewritten(calibrated, change)
+            with refuses(ValueError, str(crafted), "damaged specinvert model"):
+                load_inverter(crafted)
+
+
+def test_arrays_larger_than_their_file_are_refused_before_they_are_read(path: Path, tmp_path: Path) -> None:
+    with netCDF4.Dataset(path) as model, netCDF4.Dataset(tmp_path / "bomb.nc", "w") as bomb:
+        bomb.setncatts({name: model.getncattr(name) for name in model.ncattrs()})
+        bomb.createDimension("component", 10**10)
+        bomb.createVariable("pi", "f8", ("component",), zlib=True, chunksizes=(1000,))
+    with refuses(ValueError, "bomb.nc", "damaged specinvert model", "8e+10 bytes"):
+        load_inverter(tmp_path / "bomb.nc")
+
+
+def test_another_file_is_refused_without_reading_its_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_cube().to_netcdf(tmp_path / "cube.nc")
+    monkeypatch.setattr(xr.Dataset, "load", lambda self: pytest.fail("read"))
+    with refuses(ValueError, "cube.nc", "not a specinvert model"):
+        load_inverter(tmp_path / "cube.nc")
+
+
 def test_a_model_that_may_not_be_read_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(*arguments: Any, **options: Any) -> None:
         raise PermissionError(13, "Permission denied", str(path))

@@ -182,7 +182,10 @@ def entry_from_attrs(attrs: Mapping[str, Any]) -> tuple[Any, Any, tuple[tuple[fl
     key = tuple(parameters) if kind == "ilr" else parameters[0]
     numbers = {"logit": ("lower", "upper"), "softplus": ("scale",)}.get(kind, ())
     value = (kind, *(attrs[name] for name in numbers)) if numbers else kind
-    return key, value, tuple((float(low), float(high)) for low, high in attrs["insets"])
+    insets = tuple((float(low), float(high)) for low, high in attrs["insets"])
+    if len(insets) != len(parameters) or not all(0.0 <= end < np.inf for pair in insets for end in pair):
+        raise ValueError(f"insets {insets} do not fit the {len(parameters)} parameters of a transform")
+    return key, value, insets
 
 
 @lru_cache
