@@ -149,7 +149,7 @@ def test_a_browser_shows_it_at_desk_and_phone_width_without_overflow_or_errors(p
     assert [frame["high"] for frame in found] == list(WIDTHS)
     for frame in found:
         assert frame["page"] <= frame["room"]
-        assert (frame["images"], frame["broken"]) == (7, 0)
+        assert (frame["images"], frame["broken"]) == (8, 0)
     said = [text for text in done.stderr.splitlines() if "CONSOLE" in text]
     assert len(said) == 1
     assert "loaded" in said[0]

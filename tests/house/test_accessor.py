@@ -24,7 +24,7 @@ from specinvert import GLLiMInverter
 from specinvert.accessor import GLLiMDataArrayAccessor, GLLiMDatasetAccessor
 
 PUBLIC = {
-    *("GLLiMInverter", "gllim", "load_inverter", "nrmse", "nuisance", "save_maps"),
+    *("GLLiMInverter", "adapt", "gllim", "load_inverter", "nrmse", "nuisance", "rank", "save_maps"),
     *("open_cube", "orthorectify", "read_lookup", "register_reader", "Lookup", "ProgressBars"),
     *("resample", "resample_noise", "select_bands", "select_model", "Selection"),
 }
