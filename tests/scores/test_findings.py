@@ -91,7 +91,13 @@ def test_advice_on_measured_truth_is_other_than_on_simulated():
     (simulated,), (measured,) = (evaluation_findings(narrow.assign_attrs(truth=t)) for t in ("simulated", "measured"))
     assert "with more components" in simulated.todo
     assert "do not help here" in measured.todo
-    for advised in ("specinvert.nuisance", "specinvert adapt", "specinvert rank", "inverter.calibrate", "specinvert calibrate"):
+    for advised in (
+        "specinvert.nuisance",
+        "specinvert adapt",
+        "specinvert rank",
+        "inverter.calibrate",
+        "specinvert calibrate",
+    ):
         assert advised in measured.todo
     (wide,) = evaluation_findings(scores(coverage_90=[0.99, 0.9]).assign_attrs(truth="measured"))
     assert "measured values" in wide.todo
