@@ -1,6 +1,6 @@
 from . import gllim, nuisance
 from .cubes import Lookup, resample, resample_noise, select_bands
-from .inverter import GLLiMInverter, adapt, load_inverter, rank
+from .inverter import GLLiMInverter, adapt, load_inverter, rank, reweight
 from .io.reading import open_cube, orthorectify, read_lookup, register_reader
 from .io.writing import save_maps
 from .model_selection import Selection, select_model
@@ -26,6 +26,7 @@ __all__ = [
     "register_reader",
     "resample",
     "resample_noise",
+    "reweight",
     "save_maps",
     "select_bands",
     "select_model",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -112,6 +112,45 @@ class Summary:
         return cls(**values)
 
 
+@dataclass(frozen=True)
+class ScenePrior:
+    """How a model got the prior of a scene: see :func:`specinvert.reweight`.
+
+    Attributes
+    ----------
+    of : identity of the model before. n_spectra : of the scene, in the domain.
+    effective : share of effective samples of a whole step. step : its length, 1 where it is whole.
+    covered : share of simulated values in 90 % intervals after it, of each parameter.
+    gain : mean log density of left-out bands, nats a spectrum, after less before, and its standard error.
+    q, disagreement : before and after, squared errors of left-out bands, and squared moves of estimates without a
+        window of bands, over those expected.
+    width_ratio : mean standard deviation of each parameter, after over before. verdict : in words.
+    """
+
+    of: str
+    n_spectra: int
+    effective: float
+    step: float
+    covered: tuple[float, ...] = ()
+    gain: tuple[float, float] = (0.0, 0.0)
+    q: tuple[float, float] = (np.nan, np.nan)
+    disagreement: tuple[float, float] = (np.nan, np.nan)
+    width_ratio: tuple[float, ...] = ()
+    verdict: str = ""
+
+    def described(self, names: Sequence[str]) -> str:
+        """In words, for parameters of these names."""
+        widths = ", ".join(f"{ratio:.2g} ({name})" for name, ratio in zip(names, self.width_ratio, strict=True))
+        step = "a step" if self.step == 1.0 else f"{self.step:.2g} of a step"
+        return f"{step} to the prior of {self.n_spectra} spectra; intervals are times as wide: {widths}"
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> ScenePrior:
+        """Of what ``asdict`` made of one, read from JSON."""
+        values: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in attrs.items()}
+        return cls(**values)
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A trained model with its labels.
@@ -125,7 +164,8 @@ class Model:
     members' posteriors, summing to one, where they are neither equal nor by evidence; ``training_noise`` are the
     standard deviations (D,) that training added to the spectra, ``held_out`` spectra (m, D) of training that
     ``log_tail`` is of, ``training`` is the history of the training set, a line for each step, ``summary`` what the fit
-    found of itself on samples held out. Theta and ``held_out`` are of spectra under ``spectra_transform``, noise is in
+    found of itself on samples held out. ``scene_prior`` is
+    how it got the prior of a scene. Theta and ``held_out`` are of spectra under ``spectra_transform``, noise is in
     the spectra's own units.
     """
 
@@ -154,6 +194,7 @@ class Model:
     spectra_transform: SpectraTransform = UNCHANGED
     summary: Summary | None = None
     calibration: FieldCalibration | None = None
+    scene_prior: ScenePrior | None = None
 
     @property
     def theta(self) -> GLLiMParameters:

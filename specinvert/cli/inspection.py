@@ -119,6 +119,7 @@ def describe_model(inverter: Any) -> str:
             if model.calibration is not None
             else []
         ),
+        *([f"  prior       {model.scene_prior.verdict}"] if model.scene_prior is not None else []),
         "  parameters",
     ]
     for i, (name, low, high) in enumerate(zip(model.names, model.low, model.high, strict=True)):

@@ -16,6 +16,7 @@ from .fit import KEPT, TrainingOptions, column_names, is_automatic, read_setting
 from .inversion import Inversion
 from .inverter import GLLiMInverter, inversion_of, load_inverter, model_of
 from .predictive import ExpectedSpectrum
+from .prior import reweight
 from .ranking import rank
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "rank",
     "read_settings",
     "recalibrated",
+    "reweight",
 ]

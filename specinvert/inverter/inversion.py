@@ -273,7 +273,7 @@ class Inversion:
         """
         model = self.model
         found = self.noise.attrs.get("model") if isinstance(self.noise, xr.Dataset) else None
-        if found is not None and found != model.identity:
+        if found not in (None, model.identity, model.scene_prior and model.scene_prior.of):
             raise ValueError(f"noise was found for model {found}, this is {model.identity}: call adapt with this one")
         conditions = read_conditions(request, model.labels, self.noise, self.known, self.tolerance, truth)
         return without_training(conditions, model.training_noise) if self.noise_includes_training else conditions
@@ -326,6 +326,8 @@ class Inversion:
         if model.spectra_transform.kind is not None:
             said = [f"{model.spectra_transform.kind} of the spectra", *said]
         told = {}
+        if model.scene_prior is not None:
+            said.append(f"prior of a scene: {model.scene_prior.verdict}")
         if model.calibration is not None:
             said.append(f"calibrated: {model.calibration.described}")
             told["calibration"] = f"{model.calibration.described}. {OWN_WIDTH}"

@@ -22,7 +22,7 @@ import xarray as xr
 from ..cubes import Bands, FieldCalibration, Recalibration
 from ..gllim.model import Constraints, GLLiMParameters
 from ..gllim.transforms import SpectraTransform, Transforms
-from ..model import Model, Summary
+from ..model import Model, ScenePrior, Summary
 from .atomic import atomic_path
 from .model_content import (
     OTHER_DIMS,
@@ -93,6 +93,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         description["recalibration"] = model.recalibration.to_attrs()
     if model.calibration is not None:
         description["calibration"] = model.calibration.to_attrs()
+    if model.scene_prior is not None:
+        description["scene_prior"] = asdict(model.scene_prior)
     if model.member_weights is not None:
         description["member_weights"] = model.member_weights.tolist()
     if model.spectra_transform.kind is not None:  # earlier versions read models without
@@ -208,7 +210,7 @@ def _model(data: xr.Dataset) -> Model:
     )
     log_tail, weights = described.pop("log_tail"), described.pop("member_weights", None)
     recalibration, summary = described.pop("recalibration", None), described.pop("summary", None)
-    calibration = described.pop("calibration", None)
+    calibration, scene = described.pop("calibration", None), described.pop("scene_prior", None)
     return Model(
         members=members,
         transforms=Transforms.from_attrs(described.pop("transforms")),
@@ -230,6 +232,7 @@ def _model(data: xr.Dataset) -> Model:
         if recalibration is None and "recalibration_level" not in arrays
         else Recalibration.from_arrays(arrays, recalibration),
         summary=None if summary is None else Summary.from_attrs(summary),
+        scene_prior=None if scene is None else ScenePrior.from_attrs(scene),
         calibration=None
         if calibration is None and "calibration_shift" not in arrays
         else FieldCalibration.from_arrays(arrays, calibration or {}),
