@@ -164,9 +164,8 @@ class Model:
     members' posteriors, summing to one, where they are neither equal nor by evidence; ``training_noise`` are the
     standard deviations (D,) that training added to the spectra, ``held_out`` spectra (m, D) of training that
     ``log_tail`` is of, ``training`` is the history of the training set, a line for each step, ``summary`` what the fit
-    found of itself on samples held out. ``scene_prior`` is
-    how it got the prior of a scene. Theta and ``held_out`` are of spectra under ``spectra_transform``, noise is in
-    the spectra's own units.
+    found of itself on samples held out, ``scene_prior`` how it got the prior of a scene. Theta and ``held_out`` are of
+    spectra under ``spectra_transform``, noise is in the spectra's own units.
     """
 
     members: tuple[GLLiMParameters, ...]

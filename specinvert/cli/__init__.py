@@ -14,7 +14,7 @@ from .base import Group
 from .demo import demo as run_demo_command
 from .inspection import info, plot, view
 from .inversion import invert, orthorectify
-from .measurement import adapt, calibrate, check, rank
+from .measurement import adapt, calibrate, check, rank, reweight
 from .training import resample, select, train
 
 __all__ = ["main"]
@@ -35,6 +35,6 @@ def main() -> None:
 
 
 _MAKING = (run_demo_command, train, select, resample, invert, orthorectify)
-_TELLING = (evaluate, recalibrate, adapt, calibrate, check, rank, compare, report, info, plot, view)
+_TELLING = (evaluate, recalibrate, adapt, reweight, calibrate, check, rank, compare, report, info, plot, view)
 for _command in _MAKING + _TELLING:
     main.add_command(_command)

@@ -1,4 +1,4 @@
-"""``rank``, ``check``, ``adapt`` and ``calibrate``: what measured spectra and field values say of models."""
+"""``rank``, ``check``, ``adapt``, ``reweight``, ``calibrate``: what measured spectra and field values say of models."""
 
 from __future__ import annotations
 
@@ -206,6 +206,49 @@ def adapt(
     with atomic_path(output) as temporary:
         found.to_netcdf(temporary)
     tell_written((output, plot))
+
+
+@click.command(cls=Command, short_help="Take a step from the prior of a model to that of a scene.")
+@click.argument("model", type=FILE)
+@click.argument("scene", type=FILE)
+@click.option("-o", "--output", type=FILE, required=True, help="Model file to write (.nc).")
+@click.option(
+    "--n-spectra",
+    type=click.IntRange(20),
+    default=1000,
+    show_default=True,
+    help="How many spectra of SCENE are used at most.",
+)
+@click.option("--force", is_flag=True, help="Take a step that is refused, too.")
+@NOISE
+@VARIABLE
+@READER
+@BAND_DIM
+@TOLERANCE
+@SCHEDULER
+def reweight(model: Path, scene: Path, output: Path, scheduler: str | None, force: bool, **options: Any) -> None:
+    """Draw the prior of MODEL one step nearer to what is common in SCENE: estimates follow, intervals narrow.
+
+    For models that are calibrated for SCENE: others are refused, and nothing is written. Maps of the written model are
+    for SCENE. Give the --noise that maps are made with; what adapt found for MODEL goes with the written model, too.
+
+    \b
+    specinvert reweight model.nc scene.nc -o of_scene.nc
+    specinvert reweight model.nc scene.nc --noise found.nc -o of_scene.nc
+    """
+    from ..inverter import load_inverter
+    from ..inverter import reweight as step
+    from ..io.reading import open_cube
+
+    check_model_target(output)
+    cube = open_cube(require_spectra(scene), variable=options.pop("variable"), reader=options.pop("reader"))
+    noise = noise_of(read_noise(options.pop("noise")), cube, None, options["band_dim"])
+    with cluster(scheduler):
+        made = step(load_inverter(model), cube, noise, force=force, **options)
+    assert made.model_.scene_prior is not None
+    click.echo(made.model_.scene_prior.verdict)
+    made.to_netcdf(output)
+    tell_written((output,))
 
 
 @click.command(cls=Command, short_help="Correct a model by a few values measured in the field.")

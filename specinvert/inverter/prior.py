@@ -26,7 +26,7 @@ from ..flags import OUT_OF_DOMAIN
 from ..gllim.core import Array
 from ..gllim.model import GLLiMParameters
 from ..model import Model, ScenePrior
-from ..scores import CALIBRATED, LEAST_SPECTRA, LeftOut
+from ..scores import LEAST_SPECTRA, LeftOut
 from .inverter import GLLiMInverter, inversion_of, model_of
 from .predictive import sample_pixels
 from .ranking import leave_windows_out
@@ -36,8 +36,10 @@ DRAWS, SAMPLES, SIMULATED = 20, 1000, 2000
 SAME = "the scene has the prior of the model"
 LEAST_EFFECTIVE, LEAST_LIKE = 0.1, 0.5
 """Shares of effective samples of a whole step, and of spectra in the domain, below which there is no step."""
-LEAST_COVERED, WORSE = 0.85, 1.25
-"""Share of simulated values in 90 % intervals, and ratio of figures after and before, beyond which there is no step."""
+LEAST_COVERED, MOST_Q, MOST_MOVED, WORSE = 0.85, 1.25, 1.5, 1.25
+"""Share of simulated values in 90 % intervals below which there is no step; squared errors of bands, and squared moves
+of estimates, over those expected, and both over those before, above which there is none. Chosen with errors on seven
+measured sets in sight."""
 BINS, PSEUDO_SPECTRA = 20, 40.0
 """Bins of equal mass of the prior, and how many spectra the prior counts for."""
 LEAST, MOST, EFFECTIVE = 0.05, 20.0, 0.5
@@ -89,14 +91,13 @@ def reweight(
     Examples
     --------
     >>> from specinvert.physics.mixing import simulate_mixtures
-    >>> training, scene = simulate_mixtures(600, noise=0.02, seed=0), simulate_mixtures(300, noise=0.02, seed=1)
+    >>> training, scene = simulate_mixtures(600, noise=0.1, seed=0), simulate_mixtures(600, noise=0.1, seed=1)
     >>> inverter = GLLiMInverter(4, n_latent=2, tol=0.1, random_state=0)
     >>> inverter = inverter.fit(training, parameters=["ice_fraction", "grain_size"])
-    >>> reweight(inverter, scene["reflectance"]).model_.scene_prior.verdict
-    'the scene has the prior of the model'
-    >>> coarse = scene["reflectance"].isel(sample=scene["grain_size"].values > scene["grain_size"].median().item())
-    >>> bool(reweight(inverter, coarse).model_.scene_prior.effective < 0.95)
-    True
+    >>> icy = scene.isel(sample=scene["ice_fraction"].values > 0.7)
+    >>> nearer = reweight(inverter, icy["reflectance"])
+    >>> [round(float(one.evaluate(icy)["rmse"].sel(parameter="ice_fraction")), 3) for one in (inverter, nearer)]
+    [0.072, 0.066]
     """
     require_flags(force=force)
     model = _weighable(inverter)
@@ -275,14 +276,18 @@ def _compared(told: ScenePrior, like: NDArray[np.bool_], before: LeftOut, after:
 
 def _refusals(told: ScenePrior, like: float) -> list[str]:
     """Why a step should not be taken, in words, by the figures and the share of spectra in the domain."""
-    reasons, figures = [], {"squared errors of left-out bands": told.q, "moves without a window": told.disagreement}
+    reasons = list[str]()
     if like < LEAST_LIKE:
         reasons.append(f"{percent(1.0 - like)} of the spectra are out of the domain of the model")
     if told.effective < LEAST_EFFECTIVE:
         reasons.append(f"{percent(told.effective)} of the samples would count: the scene is far from the model's prior")
-    for what, (first, then) in figures.items():
-        if not first < CALIBRATED:
-            reasons.append(f"{what} are {first:.2g} times those expected: the model is not calibrated for the spectra")
+    figures = (
+        ("squared errors of left-out bands", told.q, MOST_Q),
+        ("squared moves of estimates without a window of bands", told.disagreement, MOST_MOVED),
+    )
+    for what, (first, then), most in figures:
+        if not first < most:
+            reasons.append(f"not calibrated for the spectra: {what} are {first:.2g} times those expected")
         elif then > WORSE * max(first, 1.0):
             reasons.append(f"{what} are {then:.2g} times those expected, {first:.2g} before")
     if told.gain[0] < -2.0 * told.gain[1]:

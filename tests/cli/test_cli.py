@@ -35,7 +35,7 @@ COMMANDS = [
         "recalibrate",
         "report",
     ),
-    *("resample", "select", "train", "view"),
+    *("resample", "reweight", "select", "train", "view"),
 ]
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -163,6 +163,19 @@ def test_check_tells_of_spectra_without_their_parameters(folder: Path) -> None:
     table = pd.read_csv(folder / "windows.csv")
     assert table["window_bands"].tolist()[-1] == "995 to 1200 nm"
     assert table["q"].max() > 4.0
+
+
+def test_reweight_writes_a_model_with_the_prior_of_a_scene_once(folder: Path) -> None:
+    files = "reweight", folder / "model.nc", folder / "training.nc"
+    said = succeed(*files, "-o", folder / "of_scene.nc", "--noise", 0.001, "--force").splitlines()
+    made = load_inverter(folder / "of_scene.nc")
+    assert made.model_.scene_prior is not None
+    assert said[0] == made.model_.scene_prior.verdict
+    assert said[0] in succeed("info", folder / "of_scene.nc")
+    again = run("reweight", folder / "of_scene.nc", folder / "scene.nc", "-o", folder / "twice.nc")
+    assert again.exit_code == 1
+    assert "a second step overshoots" in again.stderr
+    assert not (folder / "twice.nc").exists()
 
 
 def test_evaluate_prints_a_table_and_writes_it(folder: Path) -> None:
