@@ -360,6 +360,7 @@ def _model_facts(model: Model) -> Facts:
         ("Iterations", f"{len(model.log_likelihoods)}, {'converged' if model.converged else 'not converged'}"),
         ("BIC", f"{model.bics[theta.n_latent]:,.0f}"),
         ("Recalibrated", "no" if model.recalibration is None else model.recalibration.described),
+        ("Prior", "of training" if model.scene_prior is None else model.scene_prior.verdict),
         ("Calibrated by field values", "no" if model.calibration is None else model.calibration.described),
     ]
     return Facts(rows)

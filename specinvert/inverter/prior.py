@@ -38,8 +38,8 @@ LEAST_EFFECTIVE, LEAST_LIKE = 0.1, 0.5
 """Shares of effective samples of a whole step, and of spectra in the domain, below which there is no step."""
 LEAST_COVERED, MOST_Q, MOST_MOVED, WORSE = 0.85, 1.25, 1.5, 1.25
 """Share of simulated values in 90 % intervals below which there is no step; squared errors of bands, and squared moves
-of estimates, over those expected, and both over those before, above which there is none. Chosen with errors on seven
-measured sets in sight."""
+of estimates, over those expected, and both over those before, above which there is none. Chosen with errors on measured
+sets in sight."""
 BINS, PSEUDO_SPECTRA = 20, 40.0
 """Bins of equal mass of the prior, and how many spectra the prior counts for."""
 LEAST, MOST, EFFECTIVE = 0.05, 20.0, 0.5
@@ -62,7 +62,7 @@ def reweight(
     intervals follow: both draw near to what is common in the scene. Intervals become narrower. Where spectra tell all,
     nothing changes; where they differ from simulations, posteriors are wrong, and so is a prior made of them, so that
     this is for models that are calibrated for the scene, and refused for others. A second step overshoots and is
-    always refused.
+    always refused. A recalibration of quantiles stays as it was.
 
     Parameters
     ----------

@@ -27,6 +27,7 @@ PUBLIC = {
     *("GLLiMInverter", "adapt", "gllim", "load_inverter", "nrmse", "nuisance", "rank", "save_maps"),
     *("open_cube", "orthorectify", "read_lookup", "register_reader", "Lookup", "ProgressBars"),
     *("resample", "resample_noise", "select_bands", "select_model", "Selection"),
+    *("adapt", "rank", "reweight"),
 }
 
 
