@@ -125,6 +125,7 @@ class ScenePrior:
     q, disagreement : before and after, squared errors of left-out bands, and squared moves of estimates without a
         window of bands, over those expected.
     width_ratio : mean standard deviation of each parameter, after over before. verdict : in words.
+        Figures are empty where nothing changed.
     """
 
     of: str
@@ -132,9 +133,9 @@ class ScenePrior:
     effective: float
     step: float
     covered: tuple[float, ...] = ()
-    gain: tuple[float, float] = (0.0, 0.0)
-    q: tuple[float, float] = (np.nan, np.nan)
-    disagreement: tuple[float, float] = (np.nan, np.nan)
+    gain: tuple[float, ...] = ()
+    q: tuple[float, ...] = ()
+    disagreement: tuple[float, ...] = ()
     width_ratio: tuple[float, ...] = ()
     verdict: str = ""
 

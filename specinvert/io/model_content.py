@@ -149,6 +149,9 @@ def check_model(model: Model) -> None:
     _require("total_weight", 0 < model.total_weight < np.inf)
     for told in (model.recalibration, model.calibration):
         str(None if told is None else told.described)
+    scene = model.scene_prior
+    if scene is not None and not (isinstance(scene.of, str) and isinstance(scene.verdict, str)):
+        raise TypeError(f"scene_prior is {scene!r}")
     if model.summary is not None:
         str(model.summary), model.summary.trials
 
