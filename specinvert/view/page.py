@@ -19,9 +19,12 @@ from bokeh.events import RangesUpdate, Tap
 from bokeh.models import Button, CheckboxGroup, Column, InlineStyleSheet, NumericInput, RadioButtonGroup, Select
 from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
+from bokeh.server.util import check_allowlist
 from bokeh.settings import settings
 from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
 from tornado.ioloop import IOLoop
+from tornado.web import ErrorHandler
 
 from ..cubes import legible, percent
 from ..figures import flag_colours, render, robust_limits
@@ -290,6 +293,22 @@ class Viewer:
         Page(self.source, self.reader).attach(document)
 
 
+class Application(BokehTornado):  # type: ignore[misc]
+    """Bokeh's, that answers only requests for hosts of its own: names that others point here read nothing."""
+
+    def __init__(self, viewer: Viewer, hosts: Sequence[str], url: str) -> None:
+        self.hosts = [host.lower() for host in hosts]
+        super().__init__(viewer, extra_websocket_origins=self.hosts, absolute_url=url)
+
+    def find_handler(self, request: HTTPServerRequest, **options: Any) -> HTTPMessageDelegate:
+        """Of bokeh where the host of a request is one of ours, else one that refuses it, websockets too."""
+        host = request.host.lower()
+        bare = ":" not in host and check_allowlist(f"{host}:443", self.hosts)  # behind a proxy
+        if bare or check_allowlist(host, self.hosts):
+            return super().find_handler(request, **options)
+        return self.get_handler_delegate(request, ErrorHandler, {"status_code": 403})
+
+
 LOOPBACK = "127.0.0.1"
 _OPTIONS = {"band_dim", "tolerance", "min_valid_bands", "noise_includes_training"}
 
@@ -364,7 +383,7 @@ def start(viewer: Viewer, port: int, address: str = LOOPBACK, origins: Sequence[
     listening.setblocking(False)
     port = listening.getsockname()[1]
     allowed = [*allowed_origins(address, port), *origins]
-    tornado = BokehTornado(viewer, extra_websocket_origins=allowed, absolute_url=f"http://{_host(address, port)}")
+    tornado = Application(viewer, allowed, f"http://{_host(address, port)}")
     http = HTTPServer(tornado)
     http.add_socket(listening)
     server = BaseServer(IOLoop.current(), tornado, http)
@@ -381,7 +400,7 @@ def is_loopback(address: str) -> bool:
 
 
 def allowed_origins(address: str, port: int) -> list[str]:
-    """The hosts in the browser's address line under which the page may be opened."""
+    """The hosts in the browser's address line under which the page may be opened; no other request is answered."""
     hosts = ["127.0.0.1", "localhost", "[::1]"]
     if not is_loopback(address):
         hosts += [socket.gethostname(), socket.getfqdn(), address]

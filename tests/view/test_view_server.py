@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ pytest.importorskip("bokeh")
 
 from bokeh.client import pull_session
 from bokeh.models import Select
+from tornado.httputil import HTTPHeaders, HTTPServerRequest, RequestStartLine
+from tornado.web import ErrorHandler
 
-from specinvert.view import serve
-from specinvert.view.page import allowed_origins, is_loopback
+from specinvert.view import Viewer, serve
+from specinvert.view.page import Application, allowed_origins, is_loopback
 
 EVIL = "<script>window.hit=1</script>"
 IMAGE = "<img src=x onerror=window.hit=2>"
@@ -86,15 +89,51 @@ def test_a_session_has_the_page_and_asks_nothing_of_other_machines(served):
         session.close()
 
 
+SOCKET = (
+    "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    "Sec-WebSocket-Version: 13\r\nOrigin: http://{}\r\n"
+)
+
+
+def status(served: Served, path: str, head: str, version: str = "1.1") -> int:
+    """The status of the answer to a raw request."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(f"GET {path} HTTP/{version}\r\n{head}\r\n".encode())
+        return int(connection.recv(200).split()[1])
+
+
 def test_a_page_of_another_site_gets_no_websocket(served):
-    request = (
-        f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\nOrigin: {}\r\n\r\n"
-    )
-    for origin in ("http://example.com", f"http://example.com:{served.port}"):
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
-            connection.sendall(request.format(origin).encode())
-            assert b" 403 " in connection.recv(200).split(b"\r\n")[0]
+    for origin in ("example.com", f"example.com:{served.port}"):
+        assert status(served, "/ws", f"Host: 127.0.0.1:{served.port}\r\n" + SOCKET.format(origin)) == 403
+
+
+def test_requests_for_hosts_that_are_not_ours_are_refused_websockets_and_scripts_too(served):
+    port, script = served.port, "/static/js/bokeh.min.js"
+    for host in (f"localhost:{port}", f"LOCALHOST:{port}", f"[::1]:{port}", f"127.0.0.1:{port}"):
+        assert [status(served, path, f"Host: {host}\r\n") for path in ("/", script)] == [200, 200], host
+    foreign = [
+        f"example.com:{port}",
+        "example.com",
+        "127.0.0.1",
+        f"127.0.0.1:{port + 1}",
+        f"localhost:{port}.example.com",
+    ]
+    for host in (*foreign, f"127.0.0.1.example.com:{port}", f"localhost:{port}\r\nHost: example.com:{port}"):
+        for path in ("/", "/autoload.js", "/metadata", script, "/nothing"):
+            assert status(served, path, f"Host: {host}\r\n") in (400, 403), (host, path)
+        same = f"Host: {host}\r\n" + SOCKET.format(host.split("\r")[0])
+        assert status(served, "/ws", same) in (400, 403), host
+    assert status(served, f"http://example.com:{port}/", f"Host: example.com:{port}\r\n") == 403
+    assert status(served, "/", "", version="1.0") == 403
+
+
+def test_a_proxy_passes_on_the_host_that_browsers_see_with_or_without_its_port():
+    maps = xr.Dataset({"water": (("y", "x"), np.zeros((2, 2)))})
+    application = Application(Viewer(maps), ["maps.example.org:443"], "")
+    for host, answered in (("maps.example.org", True), ("maps.example.org:443", True), ("example.org", False)):
+        line = RequestStartLine("GET", "/", "HTTP/1.1")
+        request = HTTPServerRequest(start_line=line, headers=HTTPHeaders({"Host": host}), connection=SimpleNamespace())
+        assert (application.find_handler(request).handler_class is not ErrorHandler) == answered, host
 
 
 def test_only_the_loopback_is_listened_on(served):
