@@ -40,8 +40,9 @@ LEAST_COVERED, MOST_Q, MOST_MOVED, WORSE = 0.85, 1.25, 1.5, 1.25
 """Share of simulated values in 90 % intervals below which there is no step; squared errors of bands, and squared moves
 of estimates, over those expected, and both over those before, above which there is none. Chosen with errors on measured
 sets in sight."""
-BINS, PSEUDO_SPECTRA = 20, 40.0
-"""Bins of equal mass of the prior, and how many spectra the prior counts for."""
+BINS, PSEUDO_SPECTRA, ALIKE = 20, 40.0, 0.05
+"""Bins of equal mass of the prior, how many spectra the prior counts for, and the variance of weights up to which, or
+up to that of chance, the scene has the prior of the model."""
 LEAST, MOST, EFFECTIVE = 0.05, 20.0, 0.5
 """Bounds of the weights of samples, and the share of effective ones below which a step is shortened."""
 
@@ -122,7 +123,7 @@ def reweight(
     ratio = _log_ratio(every, share, draws[like])
     weights, step = _weigh(ratio, share)
     told = ScenePrior(model.identity, int(like.sum()), _effective(np.exp(ratio), share), step)
-    if 1.0 / told.effective - 1.0 < 0.5 * BINS * len(model.names) / told.n_spectra:
+    if 1.0 / told.effective - 1.0 < max(ALIKE, 0.5 * BINS * len(model.names) / told.n_spectra):
         return _with(inverter, replace(model, scene_prior=replace(told, verdict=SAME)))
     parts = np.split(weights, np.cumsum([len(one.share) for one in samples])[:-1])
     members = [one.weighted(theta, w) for one, theta, w in zip(samples, model.members, parts, strict=True)]
