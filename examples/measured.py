@@ -223,6 +223,8 @@ def draw(table: pd.DataFrame) -> plt.Figure:
     )
     for method, (marker, colour, size) in MARKS.items():
         found = table[table.index.get_level_values("method") == method].reset_index()
+        if found.empty:
+            continue
         y = [places[key] for key in zip(found["set"], found["parameter"], strict=True)]
         style = {"marker": marker, "color": colour, "s": size, "zorder": 3}
         left.scatter(found["rmse"] / spread[y], y, label=method, **style)
