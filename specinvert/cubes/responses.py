@@ -21,6 +21,7 @@ RESPONSE_DIM = "response_wavelength"
 """The dimension, and its coordinate, along which responses are tabulated."""
 _SIGMAS_PER_FWHM = 1.0 / math.sqrt(8.0 * math.log(2.0))
 _GAP = 3.0
+_NEAREST = 4
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
@@ -134,8 +135,9 @@ class Cells:
     def of(cls, centre: np.ndarray, fwhm: np.ndarray | None) -> Cells:
         """The cells of samples at ``centre`` (S,), in any order: as wide as their FWHM, else half-way to neighbours.
 
-        Where neighbours are three times as far apart as those on both sides, bands were left out: a cell ends there as
-        far from its sample as on the other side.
+        Where neighbours are three times as far apart as those on both sides, and as the middle of the four nearest
+        pairs on either side, bands were left out: a cell ends there as far from its sample as on the other side. Where
+        two detectors overlap, near pairs alternate with far ones, none of which is a gap.
         """
         order = np.argsort(centre)
         low, high = np.empty(centre.size), np.empty(centre.size)
@@ -209,13 +211,23 @@ def _between(centre: np.ndarray, fwhm: np.ndarray | None) -> tuple[np.ndarray, n
         if fwhm is None:
             raise ValueError("one band without 'fwhm' tells no width to resample: attach its 'fwhm'")
         return centre - fwhm / 2.0, centre + fwhm / 2.0
-    before, after = np.append(0.0, space[:-1]), np.append(space[1:], 0.0)
-    gap = (space > _GAP * np.maximum(before, after)) & (space.size > 1)
+    usual = np.maximum(_usual_before(space), _usual_before(space[::-1])[::-1])
+    gap = (space > _GAP * usual) & (space.size > 1)
     half = np.where(gap, np.nan, space / 2.0)
     left, right = np.append(np.nan, half), np.append(half, np.nan)
     alone = np.isnan(left) & np.isnan(right)
     left, right = (np.where(alone, np.nanmedian(half), side) for side in (left, right))
     return centre - np.where(np.isnan(left), right, left), centre + np.where(np.isnan(right), left, right)
+
+
+def _usual_before(space: np.ndarray) -> np.ndarray:
+    """Of the spaces before each (m,): the larger of the last and the median of the nearest; 0 before the first."""
+    nearest = np.full((_NEAREST, space.size), np.nan)
+    for i in range(min(_NEAREST, space.size - 1)):
+        nearest[i, i + 1 :] = space[: space.size - 1 - i]
+    usual = np.zeros(space.size)
+    usual[1:] = np.maximum(nearest[0, 1:], np.nanmedian(nearest[:, 1:], axis=0))
+    return usual
 
 
 def _union(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

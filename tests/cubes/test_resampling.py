@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from labelled import QUICK, assert_close, make_cube, make_training, refuses
 from specinvert import GLLiMInverter
 from specinvert.cubes.resampling import BandAverage, resample, resample_noise
+from specinvert.cubes.responses import Cells
 
 FINE = np.arange(400.0, 1001.0)
 CENTRES = np.array([450.0, 520.0, 993.0, 610.25, 902.0, 700.0])
@@ -280,6 +281,24 @@ def test_bands_finer_than_training_take_one_sample_and_that_is_said(caplog: pyte
     assert said in caplog.text
     caplog.clear()
     assert "narrower" not in resample(random_spectra(3), ([443.0], [5.0])).attrs["history"] + caplog.text
+
+
+@pytest.mark.parametrize("step", [0.5, 1.0, 10.0])
+@pytest.mark.parametrize("shift", [0.02, 0.2, 0.5])
+def test_detectors_that_overlap_leave_no_gap(step: float, shift: float) -> None:
+    first = 400.0 + step * np.arange(60)
+    second = first[40] + step * (shift + np.arange(60))
+    fine = np.concatenate([first, second])
+    spectra = xr.DataArray(fine[None], dims=("sample", "wavelength"), coords={"wavelength": fine})
+    centre = np.linspace(fine.min() + 4 * step, fine.max() - 4 * step, 40)
+    averaged = resample(spectra, (centre, 3 * step), min_coverage=1.0)
+    np.testing.assert_allclose(averaged.values[0], centre, atol=0.6 * step)
+
+
+def test_gaps_are_found_where_few_samples_lie_between_them() -> None:
+    kept = np.r_[400.0:1350.0:10, 1450.0, 1460.0, 1560.0:2000.0:10]
+    covered = Cells.of(kept, None).covered
+    np.testing.assert_allclose(covered, [[395, 1345], [1445, 1465], [1555, 1995]])
 
 
 def test_a_gap_in_the_training_range_covers_nothing() -> None:
