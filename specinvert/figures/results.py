@@ -91,14 +91,14 @@ def _bands(file: Path) -> xr.Dataset:
     from ..io.reading import open_gdal
 
     with open_gdal(file) as opened:
-        names = _names(opened.descriptions, file.stem)
+        names, driver = _names(opened.descriptions, file.stem), opened.driver
         tags = [opened.tags(index) for index in opened.indexes]
         units, whole = opened.units, opened.tags()
         filled = any(value is not None and not np.isnan(value) for value in opened.nodatavals)
         packed = filled or {*opened.scales} != {1.0} or {*opened.offsets} != {0.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        raw = rioxarray.open_rasterio(file, mask_and_scale=packed, cache=False)
+        raw = rioxarray.open_rasterio(file, mask_and_scale=packed, cache=False, driver=driver)
     assert isinstance(raw, xr.DataArray)
     raw = raw.rename({raw.dims[0]: "band"})
     arrays = {}

@@ -95,6 +95,14 @@ def test_a_safe_cube_is_lazy_chunked_at_will_and_pickles(tmp_path: Path) -> None
         open_cube(root, chunks="all")
 
 
+@pytest.mark.parametrize("place", ["../other", "/other"])
+def test_images_outside_the_folder_of_the_product_are_refused(tmp_path: Path, place: str) -> None:
+    root = safe(tmp_path)
+    edit(root / "MTD_MSIL2A.xml", "<IMAGE_FILE>GRANULE", f"<IMAGE_FILE>{place}")
+    with pytest.raises(ValueError, match=r"MTD_MSIL2A\.xml: names the image '.*other/.*', outside its folder"):
+        open_cube(root)
+
+
 def test_saturated_pixels_are_no_data(tmp_path: Path) -> None:
     root = safe(tmp_path)
     image = image_of(root, "B05", "20m")

@@ -1,11 +1,17 @@
 """Files that cannot be read are told in one line, when they are opened."""
 
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
 import numpy as np
 import pytest
 import rioxarray  # noqa: F401  (registers .rio)
 import xarray as xr
 
 from files import enmap_like, write_envi, write_raster
+from sensor_products import crism
 from specinvert.io.reading.open import open_cube
 
 pytestmark = pytest.mark.filterwarnings(
@@ -36,6 +42,78 @@ def test_a_file_of_another_kind_is_an_error(tmp_path, name, message):
     (tmp_path / name).write_text("wavelength,reflectance\n500,0.1\n")
     with pytest.raises(ValueError, match=message):
         open_cube(tmp_path / name)
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    """Address of a server on this machine, and what it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *parts: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving.server_port}", asked
+        serving.shutdown()
+
+
+def vrt(source: str) -> str:
+    band = f'<VRTRasterBand dataType="Float32" band="1"><SimpleSource><SourceFilename>{source}</SourceFilename>'
+    return f'<VRTDataset rasterXSize="8" rasterYSize="8">{band}</SimpleSource></VRTRasterBand></VRTDataset>'
+
+
+def test_no_file_asks_a_server_or_reads_others(tmp_path, server):
+    address, asked = server
+    secret, scene = tmp_path / "secret.tif", tmp_path / "given" / "scene.tif"
+    scene.parent.mkdir()
+    write_raster(secret, np.ones((1, 8, 8), np.float32))
+    window = (
+        "<UpperLeftX>0</UpperLeftX><UpperLeftY>8</UpperLeftY><LowerRightX>8</LowerRightX><LowerRightY>0</LowerRightY>"
+    )
+    tiles = f'<Service name="TMS"><ServerUrl>{address}/${{z}}/${{x}}/${{y}}</ServerUrl></Service>'
+    texts = {
+        "local VRT": vrt(str(secret)),
+        "VRT of a server": vrt(f"/vsicurl/{address}/other.tif"),
+        "WMS": f"<GDAL_WMS>{tiles}<DataWindow>{window}</DataWindow><BandsCount>1</BandsCount></GDAL_WMS>",
+        "WMTS": f"<GDAL_WMTS><GetCapabilitiesUrl>{address}/it</GetCapabilitiesUrl><Layer>x</Layer></GDAL_WMTS>",
+    }
+    for text in texts.values():
+        scene.write_text(text)
+        with pytest.raises(ValueError, match=r"scene\.tif: not a raster file .* gdal_translate"):
+            open_cube(scene)
+    scene.unlink()
+    write_raster(scene, np.ones((1, 8, 8), np.float32))
+    for suffix in (".ovr", ".msk", ".aux.xml"):
+        beside = scene.with_name(scene.name + suffix)
+        for name in (f"/vsicurl/{address}/other.tif", f"WMTS:{address}/it"):
+            entry = f'<Metadata domain="OVERVIEWS"><MDI key="OVERVIEW_FILE">{name}</MDI></Metadata>'
+            beside.write_text(f"<PAMDataset>{entry}</PAMDataset>" if suffix == ".aux.xml" else vrt(name))
+            with pytest.raises(ValueError, match=r"scene\.tif: .*beside it names other files or servers"):
+                open_cube(scene)
+        beside.unlink()
+    open_cube(scene).compute()
+    assert asked == []
+
+
+def test_a_label_of_pixels_in_another_folder_is_refused(tmp_path):
+    secret, given = tmp_path / "secret", tmp_path / "given"
+    secret.mkdir()
+    given.mkdir()
+    label = crism(secret)
+    moved = given / label.name
+    moved.write_bytes(
+        label.read_bytes().replace(b'= "HSP', b'= "../secret/HSP').replace(b'=  "HSP', b'=  "../secret/HSP')
+    )
+    open_cube(label, reader="raster")
+    with pytest.raises(ValueError, match=r"LBL: its pixels are in .*secret.*, outside its folder"):
+        open_cube(moved, reader="raster")
 
 
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.99])

@@ -1,4 +1,4 @@
-"""Reads whatever GDAL opens, ENVI and GeoTIFF above all, as a lazy cube (y, x, band).
+"""Reads the image formats of GDAL, ENVI and GeoTIFF above all, as a lazy cube (y, x, band).
 
 Band metadata come from the tags of every band, because rioxarray keeps those of the first only. Numbers are
 decoded here, band by band: rioxarray leaves scales that differ between bands undone.
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +34,18 @@ from ..convention import (
 )
 from ..files import DATA_SUFFIXES, data_file_of_header, first_bytes, header_of, require_size, require_whole
 
+DRIVERS = (
+    *("GTiff", "ENVI", "PDS", "PDS4", "ISIS3", "ISIS2", "VICAR", "ERS", "EHdr", "HFA", "PCIDSK", "PAux", "NITF"),
+    *("JP2OpenJPEG", "JP2KAK", "JP2ECW", "JP2MrSID", "PNG", "JPEG", "WEBP", "BMP", "GIF"),
+    *("RRASTER", "RST", "SAGA", "ILWIS", "AAIGrid", "GSBG", "FITS", "GenBin", "LAN", "ELAS", "KRO", "MFF", "RMF", "BT"),
+)
+"""Formats of GDAL that hold the pixels themselves: no VRT, WMS or index, which read other files or ask servers."""
+_LABELS = {"PDS", "PDS4", "ISIS3", "ISIS2", "VICAR", "ERS"}
+"""Those whose labels name the file of the pixels."""
+
+_LOCAL = {"CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".none"}
+"""Options of GDAL while it opens a file: no names of servers are followed."""
+
 
 def matches(path: Path, head: bytes) -> bool:
     """Any file that no other reader takes: GDAL decides."""
@@ -45,6 +58,7 @@ class Description:
 
     Attributes
     ----------
+    driver : GDAL's name of the format.
     tags : what the metadata say of the bands.
     dtype : of the stored numbers.
     shape : rows and columns.
@@ -58,6 +72,7 @@ class Description:
     opacity : number of the band that tells the opacity of pixels, 0 where there is no data.
     """
 
+    driver: str
     tags: BandTags
     dtype: np.dtype
     shape: tuple[int, int]
@@ -95,7 +110,9 @@ def build_cube(source: Path, description: Description, chunks: Chunks) -> xr.Dat
     import rioxarray
 
     with _quiet_rasterio():
-        raw = rioxarray.open_rasterio(str(source), masked=False, mask_and_scale=False, cache=False)
+        raw = rioxarray.open_rasterio(
+            str(source), masked=False, mask_and_scale=False, cache=False, driver=description.driver
+        )
     preferred = raw.encoding.get("preferred_chunks", {})
     raw = raw.rename({raw.dims[0]: "band"}) if raw.dims[0] != "band" else raw
     if description.indexes is not None and len(description.indexes) < raw.sizes["band"]:
@@ -176,6 +193,7 @@ def describe_raster(source: Path) -> Description:
         masks = dataset.mask_flag_enums
         nodata = [dataset.nodatavals[index - 1] for index in bands]
         return Description(
+            driver=dataset.driver,
             tags=tags,
             dtype=np.dtype(dataset.dtypes[0]),
             shape=dataset.shape,
@@ -192,21 +210,52 @@ def describe_raster(source: Path) -> Description:
 
 @contextmanager
 def open_gdal(source: Path, driver: str | None = None) -> Iterator[Any]:
-    """Open a rasterio dataset without warnings of a missing place; what GDAL cannot read is a ValueError."""
+    """Open a rasterio dataset without warnings of a missing place.
+
+    Raises ValueError for what GDAL cannot read by ``driver`` or one of `DRIVERS`, and for files that name others
+    outside their folder.
+    """
     import rasterio
     from rasterio.errors import RasterioError
 
+    _check_beside(source)
     try:
-        with _quiet_rasterio(), rasterio.open(source, driver=driver) as dataset:
+        allowed = [driver] if driver else [*DRIVERS]  # rasterio.open takes one alone
+        with _quiet_rasterio(), rasterio.Env(**_LOCAL), rasterio.DatasetReader(str(source), driver=allowed) as dataset:
+            _check_places(source, dataset)
             yield dataset
     except RasterioError as error:
         reason = str(error).replace(f"'{source}' ", "").removeprefix(f"{source}: ").rstrip(".")
         raise ValueError(f"{source}: not a raster file that can be read ({reason}){_remedy(source)}") from error
 
 
+def _check_beside(source: Path) -> None:
+    """Raise where overviews, masks or metadata beside a file, which GDAL follows, name further files or servers."""
+    for beside in source.parent.glob(f"{escape(source.name)}.*"):
+        kind = beside.suffix.lower()
+        drawn = kind in (".ovr", ".msk") and first_bytes(beside, 64).lstrip().startswith(b"<")
+        if drawn or (kind == ".xml" and beside.is_file() and b"OVERVIEW_FILE" in beside.read_bytes()):
+            raise ValueError(f"{source}: {beside.name} beside it names other files or servers: move it away")
+
+
+def _check_places(source: Path, dataset: Any) -> None:
+    """Raise where the pixels, or overviews that metadata name, are outside the folder of a file."""
+    folder = Path(os.path.abspath(source)).parent
+    outside = [file for file in dataset.files if not Path(os.path.abspath(file)).is_relative_to(folder)]
+    if dataset.driver in _LABELS and outside:
+        raise ValueError(f"{source}: its pixels are in {outside[0]}, outside its folder; put the files side by side")
+    overviews = dataset.tags(ns="OVERVIEWS").get("OVERVIEW_FILE")
+    if overviews is not None:
+        raise ValueError(
+            f"{source}: names a file of overviews, {overviews!r}; take that out of its metadata (.aux.xml)"
+        )
+
+
 def _remedy(source: Path) -> str:
     """What may help with a file that GDAL does not open, after a semicolon."""
     start = first_bytes(source, 4) if source.is_file() else b""
+    if start.lstrip().startswith(b"<"):
+        return "; XML that names files or servers is not followed: make a GeoTIFF of it with gdal_translate"
     if not start:
         return "; the file is empty, get it anew" if source.is_file() else ""
     for mark, kind in _ARCHIVES.items():

@@ -190,6 +190,9 @@ def _quantification(root: ElementTree.Element, metadata: Path) -> float:
 
 def _images(folder: Path, product: _Product, resolution: str, metadata: Path) -> dict[str, Path]:
     """The image of every band at this resolution, in the order of wavelengths; B08 from 10 m where it has no other."""
+    for image in product.images:
+        if Path(image).is_absolute() or ".." in Path(image).parts:
+            raise ValueError(f"{metadata}: names the image {image!r}, outside its folder; get the product anew")
     granules = {Path(image).parts[:2] for image in product.images}
     if len(granules) > 1:
         raise ValueError(f"{folder}: {len(granules)} granules; products of one tile only are read")
