@@ -203,7 +203,7 @@ class _Finished:
 
     def keep(self, number: int, cell: GridCell) -> None:
         if not cell.failure:
-            values = {name: float(value) for name, value in cell.values.items()}
+            values = {name: np.asarray(value).item() for name, value in cell.values.items()}
             self.keeper.keep(
                 self.names[number],
                 {**asdict(cell), "values": values, "nrmse": cell.nrmse.tolist(), "converged": bool(cell.converged)},

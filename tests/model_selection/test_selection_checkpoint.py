@@ -66,6 +66,9 @@ def test_a_stopped_selection_goes_on_without_the_fits_that_are_done(
     fits = counted(monkeypatch)
     told: list[tuple[str, int, int]] = []
     again = chosen(path, data, progress=lambda *event: told.append(event))
+    assert {name: array.dtype for name, array in again.table.items()} == {
+        name: array.dtype for name, array in whole.table.items()
+    }
     assert len(fits) == 1
     assert [event[1:] for event in told] == [(4, 4)]
     xr.testing.assert_identical(again.table.drop_vars("seconds"), whole.table.drop_vars("seconds"))
