@@ -199,7 +199,7 @@ def resample(
     """Average the spectra of TRAINING to the bands of SENSOR.
 
     SENSOR is a cube with band widths, a netCDF file of wavelength and fwhm or of tabulated responses, or a CSV table
-    with columns wavelength and fwhm.
+    with columns wavelength and fwhm, or these two without names.
 
     \b
     specinvert resample fine.nc scene.hdr -o training.nc

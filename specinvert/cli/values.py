@@ -189,13 +189,15 @@ def read_noise(text: str | None) -> Any:
     """
     if text is None:
         return None
+    from ..io.reading import SUFFIXES
+
     value = number(text)
     if value is not None:
         return value
     path = Path(text)
     if not text or not path.exists():
         raise ValueError(f"--noise {text!r} is neither a number nor a file that exists")
-    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+    if path.suffix.lower() in SUFFIXES:
         return _noise_table(path)
     found = _found(text)
     return _only_variable(text, "noise") if found is None else found
@@ -237,15 +239,19 @@ def noise_by_band(noise: Any, data: xr.Dataset, spectra: str | None, band_dim: s
 def open_sensor(path: Path) -> Any:
     """A sensor as ``resample`` takes it.
 
-    From a cube or a table of spectra, a netCDF file of wavelengths and widths or of tabulated responses, or a .csv with
-    columns wavelength and fwhm.
+    From a cube or a table of spectra, a netCDF file of wavelengths and widths or of tabulated responses, or a .csv,
+    .tsv or .txt with columns wavelength and fwhm, or with these two and no names.
     """
     from ..cubes import RESPONSE_DIM, is_fwhm_name, is_wavelength_name
-    from ..io.reading import choose_reader, open_cube, open_group
+    from ..io.reading import SUFFIXES, choose_reader, open_cube, open_group, read_columns
 
     file, reader = choose_reader(path)
-    if reader.name == "csv" or path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        table = _read_csv(path)
+    if reader.name == "csv" or path.suffix.lower() in SUFFIXES:
+        table = read_columns(path)
+        if table.columns.dtype.kind in "iu" and table.shape[1] != 2:
+            raise ValueError(f"{path}: a sensor without names of columns is two, wavelengths and then widths (FWHM)")
+        if table.columns.dtype.kind in "iu":
+            table.columns = ["wavelength", "fwhm"]
         if any(is_wavelength_name(name) or is_fwhm_name(name) for name in table.columns):
             return _sensor_table(table, path)
     if reader.name == "netcdf":
@@ -290,7 +296,11 @@ def _sensor_table(table: pd.DataFrame, path: Path) -> xr.Dataset:
         if len(columns) != 1:
             has = listed(table.columns)
             raise ValueError(f"{path}: the table of a sensor needs one column {wanted!r}, it has {has}")
-    coords = {wanted: ("band", table[columns[0]].to_numpy(dtype=float)) for wanted, columns in columns_of.items()}
+    coords = {}
+    for wanted, columns in columns_of.items():
+        if table[columns[0]].dtype.kind not in "iuf":
+            raise ValueError(f"{path}: column {columns[0]!r} of the sensor must be numbers; correct it")
+        coords[wanted] = ("band", table[columns[0]].to_numpy(dtype=float))
     return xr.Dataset(coords=coords)
 
 
@@ -298,10 +308,9 @@ def _noise_table(path: Path) -> Any:
     import xarray as xr
 
     from ..cubes import is_wavelength_name
+    from ..io.reading import read_columns
 
-    table = _read_csv(path)
-    if all(number(str(name)) is not None for name in table.columns):
-        table = _read_csv(path, header=None)
+    table = read_columns(path)
     axis = [name for name in table.columns if is_wavelength_name(name)]
     if not axis and table.shape[1] == 2 and table.columns.dtype.kind in "iu":
         axis = [table.columns[0]]
@@ -313,16 +322,6 @@ def _noise_table(path: Path) -> Any:
         return values
     name = str(axis[0]) if isinstance(axis[0], str) else "wavelength"
     return xr.DataArray(values, dims="band", coords={name: ("band", table[axis[0]].to_numpy(dtype=float))})
-
-
-def _read_csv(path: Path, **options: Any) -> Any:
-    import pandas as pd
-
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
-    try:
-        return pd.read_csv(path, sep=separator, skipinitialspace=True, **options)
-    except ValueError as error:
-        raise ValueError(f"{path}: no table that can be read, as CSV in UTF-8 ({error})") from error
 
 
 def _only_variable(path: str, name: str) -> xr.DataArray:

@@ -228,7 +228,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     ),
     "an empty table of noise": (
         ["invert", "model.nc", "scene.nc", "-o", "new.nc", "--noise", "e.csv"],
-        "e.csv: no tab",
+        "e.csv: the first line",
     ),
     "noise that is text": (["train", "training.nc", "-o", "new.nc", "--noise", "text.nc"], "text.nc: 'noise' must be"),
     "noise of no name": (["train", "training.nc", "-o", "new.nc", "--noise", ""], "neither a number nor a file"),

@@ -16,7 +16,7 @@ from forked import MAIN, Command, Starter
 from labelled import WAVELENGTHS, make_cube, make_training, make_truth
 from specinvert import adapt, load_inverter, save_maps, select_bands
 from specinvert.cli.options import toml_value
-from specinvert.cli.values import open_sensor
+from specinvert.cli.values import open_sensor, read_noise
 from specinvert.model_selection import grid as grid_fits
 
 
@@ -382,3 +382,43 @@ def test_a_table_of_spectra_is_a_sensor_too(tmp_path: Path) -> None:
     table.write_text("wavelength,width\n500,20\n")
     with pytest.raises(ValueError, match="needs one column 'fwhm'"):
         open_sensor(table)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("semicolons.csv", "wavelength;fwhm\n500,5;10,25\n600;20\n"),
+        ("excel.csv", "sep=;\r\nfwhm;wavelength\r\n10,25;500,5\r\n20;600\r\n"),
+        ("tabs.csv", "wavelength\tfwhm\n500,5\t10,25\n600\t20\n"),
+        ("tabs.txt", "# a sensor\nWavelength (nm)\tFWHM\n500.5\t10.25\n600\t20\n"),
+        ("blanks.txt", "500.5 10.25\n600 20\n"),
+        ("bare.csv", "500.5,10.25\n600,20\n"),
+        ("bare.tsv", "500,5\t10,25\n600\t20\n"),
+        ("preamble.csv", "Instrument: X\n\nband,wavelength,fwhm\nblue,500.5,10.25\nred,600,20\n"),
+    ],
+)
+def test_tables_of_sensors_and_of_noise_are_read_however_they_are_parted(tmp_path: Path, name: str, text: str) -> None:
+    table = tmp_path / name
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        table.write_text(text, encoding=encoding)
+        sensor = open_sensor(table)
+        assert list(sensor["wavelength"].values) == [500.5, 600.0]
+        assert list(sensor["fwhm"].values) == [10.25, 20.0]
+    if "preamble" not in name:
+        noise = tmp_path / f"noise_{name}"
+        noise.write_text(text.replace("fwhm", "noise").replace("FWHM", "noise"), encoding="utf-16")
+        read = read_noise(str(noise))
+        assert list(read.values) == [10.25, 20.0]
+        assert list(read.coords[next(iter(read.coords))].values) == [500.5, 600.0]
+
+
+def test_a_sensor_without_names_of_columns_has_two(tmp_path: Path) -> None:
+    table = tmp_path / "sensor.csv"
+    table.write_text("500;10;1\n600;20;1\n")
+    with pytest.raises(ValueError, match="is two, wavelengths and then widths"):
+        open_sensor(table)
+    table.write_text("wavelength;fwhm\n500;wide\n")
+    with pytest.raises(ValueError, match="column 'fwhm' of the sensor must be numbers"):
+        open_sensor(table)
+    table.write_text("0.05\n0.06\n")
+    assert list(read_noise(str(table))) == [0.05, 0.06]

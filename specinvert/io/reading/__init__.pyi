@@ -1,7 +1,7 @@
 from .describe import describe_file
 from .open import IN_MEMORY_BYTES, choose_reader, open_cube, open_dataset
 from .products import register_reader
-from .products.csv import SUFFIXES
+from .products.csv import SUFFIXES, read_columns
 from .products.emit import in_blocks, orthorectify, read_lookup
 from .products.netcdf import open_group
 from .products.raster import open_gdal
@@ -17,6 +17,7 @@ __all__ = [
     "open_gdal",
     "open_group",
     "orthorectify",
+    "read_columns",
     "read_lookup",
     "register_reader",
 ]

@@ -434,3 +434,14 @@ def test_a_number_called_as_a_scale_is_that_of_a_matlab_cube(tmp_path):
     values = np.full((2, 3, 4), 2500, np.int16)
     scipy.io.savemat(tmp_path / "c.mat", {"cube": values, "wavelength": WAVELENGTHS, "scale_factor": 10000.0})
     np.testing.assert_allclose(open_cube(tmp_path / "c.mat").values, 0.25)
+
+
+@pytest.mark.parametrize("before", ["", "sep=;\r\n", "Instrument: X;\r\n\r\nTaken;1.5.2024\r\n", "# by hand\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_tables_of_spreadsheets_and_instruments_are_read(tmp_path, before, encoding):
+    path = tmp_path / "field.csv"
+    path.write_bytes((before + "site;450,5;460;470\r\nwood;0,25;0,5;1\r\nlake;0;0,125;0\r\n").encode(encoding))
+    table = csv.read_spectra_table(path)
+    assert table.wavelength.values.tolist() == [450.5, 460.0, 470.0]
+    assert table.reflectance.values.tolist() == [[0.25, 0.5, 1.0], [0.0, 0.125, 0.0]]
+    assert table.site.values.tolist() == ["wood", "lake"]

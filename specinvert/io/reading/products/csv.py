@@ -6,8 +6,9 @@ import csv
 import os
 import re
 from collections import Counter
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -15,12 +16,19 @@ import xarray as xr
 from ....cubes import is_wavelength_name
 from ..band_tags import SpectralColumns, columns_of_sensor, numbered_bands, spectral_columns
 from ..convention import Chunks, chunk_cube, fill_places, tell, with_bands
-from ..files import clear_errors
+from ..files import clear_errors, first_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 SPECTRA = "reflectance"
 _DELIMITERS = ("\t", ";", ",")
 _TAIL_BYTES = 4_000_000
+_FIRST_LINES = 50
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
+_WITH_COMMA, _WITH_POINT = (re.compile(rf"[-+]?\d*{mark}\d+(e[-+]?\d+)?", re.IGNORECASE) for mark in (",", r"\."))
 _LARGEST_FRACTION, _LARGEST_PERCENT = 2.0, 130.0
 _LEAST_MEDIAN_PERCENT = 1.5
 _SHOWN = 8
@@ -38,7 +46,7 @@ def matches(path: Path, head: bytes) -> bool:
         return True
     lines = [line for line in head.decode("utf-8-sig", "replace").splitlines() if not line.startswith("#")]
     try:
-        delimiter = _delimiter(lines[0], suffix)
+        delimiter = _delimiter(*lines[:2], suffix=suffix)
         names = next(csv.reader(lines[:1], delimiter=delimiter, skipinitialspace=True))
     except (csv.Error, StopIteration, IndexError):
         return False
@@ -75,8 +83,9 @@ def read_spectra_table(
 
     Parameters
     ----------
-    path : an existing text file, UTF-8, with names in the first line that does not begin with "#". Columns are
-        separated by commas, semicolons (then decimals may have commas) or tabulators; in .txt by blanks too.
+    path : an existing text file, UTF-8 or UTF-16, with names in the first line that does not begin with "#", is not
+        Excel's "sep=;" and has as many fields as the rows. Columns are separated by commas, semicolons or tabulators,
+        in .txt by blanks too; decimals may have commas where columns are not separated by these.
     columns : what the names of the wanted columns have in common, such as "R" for "R550", where several groups of
         columns could be spectra; None for the largest group.
     sensor : wavelengths and widths (D,) in nm, those of the columns "B1", "B2", ... where no others are spectra.
@@ -125,39 +134,89 @@ def read_spectra_table(
     return spectra.to_dataset()
 
 
-def _layout(path: Path) -> tuple[list[str], str, dict[str, Any]]:
-    """Names of the columns, what separates them, and how pandas is to read the rows."""
+def read_columns(path: Path) -> pd.DataFrame:
+    """A small table of numbers in text: columns by their names, or by 0, 1, ... where the first line holds numbers.
+
+    What separates columns and decimals, and what is raised, is as for :func:`read_spectra_table`.
+    """
+    names, delimiter, options = _layout(path, bare=True)
+    if _bare(names, delimiter):
+        return _frame(path, len(names), options | {"skiprows": options["skiprows"] - 1})
+    return _frame(path, len(names), options).set_axis([name.strip() for name in names], axis=1)
+
+
+def _layout(path: Path, bare: bool = False) -> tuple[list[str], str, dict[str, Any]]:
+    """Names of the columns, what separates them, and how pandas is to read the rows; `bare` tables may have no names.
+
+    A table begins after comments, Excel's "sep=;", and lines of fewer fields than the names and the rows have.
+    """
+    encoding = "utf-16" if first_bytes(path, 2) in _UTF_16 else "utf-8-sig"
     told = "not a table in UTF-8 text ({0.reason}); save it as CSV in UTF-8"
-    with clear_errors(path, told, UnicodeDecodeError), path.open(encoding="utf-8-sig", newline="") as file:
-        skipped, first = 0, file.readline()
-        while first.startswith("#"):
-            skipped, first = skipped + 1, file.readline()
-        second = file.readline()
-    if not first.strip() or "\0" in first:
+    lines: list[str] = []
+    with clear_errors(path, told, UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
+        for line in islice(file, _FIRST_LINES):
+            lines.append(line.rstrip("\r\n"))
+            if len(lines) > 1 and sum(map(len, lines)) > _TAIL_BYTES:
+                break
+    stated = [re.fullmatch(r'"?sep=(.)"?', line, re.IGNORECASE) for line in lines]
+    separator = next((match[1] for match in stated if match), None)
+    begun = [not (line.startswith("#") or match) for line, match in zip(lines, stated, strict=True)]
+    start = begun.index(True) if True in begun else len(lines)
+    if start == len(lines) or "\0" in lines[start]:
         raise ValueError(f"{path}: the first line is no list of column names; check how the file was written or copied")
-    delimiter = _delimiter(first, path.suffix.lower())
-    names = _fields(first, delimiter)
-    if not second.strip():
+    ending = _last_line(path, encoding)
+    suffix = path.suffix.lower()
+    skipped = _beginning(lines, start, ending, separator, suffix, bare)
+    delimiter = separator or _delimiter(*lines[skipped : skipped + 2], suffix=suffix)
+    names, last = _fields(lines[skipped], delimiter), len(_fields(ending, delimiter))
+    if not names or not lines[skipped].strip():
+        raise ValueError(f"{path}: the first line is no list of column names; check how the file was written or copied")
+    if not "".join(lines[skipped + 1 :]).strip() and not (bare and _bare(names, delimiter)):
         raise ValueError(f"{path}: has names of columns and no rows; check how the file was written or copied")
-    last = len(_fields(_last_line(path), delimiter))
     if last != len(names):
         raise ValueError(
             f"{path}: the last row has {last} fields for {len(names)} columns: truncated, or not a table; copy it again"
         )
     twice = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
-    if twice:
+    if twice and not (bare and _bare(names, delimiter)):
         raise ValueError(f"{path}: several columns are called {_some(twice)}; rename them")
-    comma = delimiter == ";" and re.search(r"\d,\d", second) is not None and re.search(r"\d\.\d", second) is None
-    separator = r"\s+" if delimiter == " " else delimiter
-    return names, delimiter, {"sep": separator, "decimal": "," if comma else ".", "skiprows": skipped + 1}
+    shown = [field.strip() for line in lines[skipped + (not bare) :] for field in _fields(line, delimiter)]
+    with_comma, with_point = (any(map(kind.fullmatch, shown)) for kind in (_WITH_COMMA, _WITH_POINT))
+    comma = delimiter != "," and with_comma and not with_point
+    options = {"decimal": "," if comma else ".", "skiprows": skipped + 1, "encoding": encoding}
+    return names, delimiter, {"sep": r"\s+" if delimiter == " " else delimiter, **options}
+
+
+def _beginning(lines: list[str], start: int, ending: str, separator: str | None, suffix: str, bare: bool) -> int:
+    """Which line has the names of the columns: the first, or one after a preamble that has as many as the rows."""
+    widest = max(len(_fields(ending, delimiter)) for delimiter in ([separator] if separator else _DELIMITERS))
+    most = len(_fields(lines[start], separator or _delimiter(*lines[start : start + 2], suffix=suffix)))
+    if most >= widest:
+        return start
+    for i in range(start + 1, len(lines) - 1):
+        delimiter = separator or _delimiter(*lines[i : i + 2], suffix=suffix)
+        names, row, last = (_fields(line, delimiter) for line in (*lines[i : i + 2], ending))
+        if most < len(names) == len(row) == len(last) and not (bare and _bare(names, delimiter)):
+            return i
+        most = max(most, len(names))
+    return start
+
+
+def _bare(names: list[str], delimiter: str) -> bool:
+    """Whether the first line of a table holds numbers."""
+    return all(_NUMBER.fullmatch(_plain(name, delimiter).strip()) for name in names)
 
 
 def _plain(name: str, delimiter: str) -> str:
-    """A column's name with a point where its number has a decimal comma, as between semicolons it may."""
-    return re.sub(r"(?<=\d),(?=\d)", ".", name) if delimiter == ";" else name
+    """A column's name with a point where its number has a decimal comma, which it may where commas do not part."""
+    return name if delimiter == "," else re.sub(r"(?<=\d),(?=\d)", ".", name)
 
 
-def _delimiter(line: str, suffix: str) -> str:
+def _delimiter(line: str, following: str = "", *, suffix: str) -> str:
+    """What parts a line and the one that follows into as many fields, else what is most frequent."""
+    for delimiter in _DELIMITERS:
+        if 1 < len(_fields(line, delimiter)) == len(_fields(following, delimiter)):
+            return delimiter
     counts = {delimiter: line.count(delimiter) for delimiter in _DELIMITERS}
     best = max(_DELIMITERS, key=lambda delimiter: counts[delimiter])
     return best if counts[best] or suffix != ".txt" else " "
@@ -169,22 +228,28 @@ def _fields(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, skipinitialspace=True), [])
 
 
-def _last_line(path: Path) -> str:
+def _last_line(path: Path, encoding: str) -> str:
     with path.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        lines = file.read().splitlines()
-    return next((line.decode("utf-8", "replace") for line in reversed(lines) if line.strip()), "")
+        mark = file.read(2) if encoding == "utf-16" else b""
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(len(mark), size - _TAIL_BYTES - size % 2))
+        lines = re.split(r"[\r\n]+", (mark + file.read()).decode(encoding, "replace"))
+    return next((line for line in reversed(lines) if line.strip()), "")
+
+
+def _frame(path: Path, n_columns: int, options: dict[str, Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    plain = {"skipinitialspace": True, "header": None, "index_col": False}
+    try:
+        return pd.read_csv(path, names=list(range(n_columns)), **plain | options)
+    except (ValueError, pd.errors.ParserError) as error:
+        raise ValueError(f"{path}: not a readable table ({' '.join(str(error).split())})") from error
 
 
 def _columns(path: Path, names: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """Columns by name, without those that have none."""
-    import pandas as pd
-
-    plain = {"encoding": "utf-8-sig", "skipinitialspace": True, "header": None, "index_col": False}
-    try:
-        frame = pd.read_csv(path, names=list(range(len(names))), **plain | options)
-    except (ValueError, pd.errors.ParserError) as error:
-        raise ValueError(f"{path}: not a readable table ({' '.join(str(error).split())})") from error
+    frame = _frame(path, len(names), options)
     return {name: frame[i] for i, name in enumerate(names) if name.strip() and not name.startswith("Unnamed:")}
 
 
