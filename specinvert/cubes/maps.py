@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import dask.threaded
 import numpy as np
 import xarray as xr
 
@@ -215,3 +217,13 @@ def _latent_columns(latent: xr.DataArray, n_latent: int) -> list[xr.DataArray]:
     if latent.sizes.get(dim) != n_latent:
         raise ValueError(f"latent has sizes {dict(latent.sizes)}; the model needs {LATENT!r}: {n_latent}")
     return [latent.isel({dim: i}).reset_coords(drop=True) for i in range(n_latent)]
+
+
+def _forget_threads() -> None:
+    """Have dask start threads anew in a process that was forked: those of its parent are not there."""
+    dask.threaded.default_pool = None
+    dask.threaded.pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
