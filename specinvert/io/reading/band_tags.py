@@ -65,8 +65,8 @@ def read_band_tags(dataset: Any, path: str, indexes: Sequence[int]) -> BandTags:
     tags in micrometres, and all before the names of bands, where every one tells a wavelength. ValueError where a list
     has another length than there are bands, an entry is no number, or wavelengths come in what is no unit of length.
     """
-    whole = {**dataset.tags(), **dataset.tags(ns="ENVI")}
-    each = [dataset.tags(index) for index in indexes]
+    whole = _told({**dataset.tags(), **dataset.tags(ns="ENVI")})
+    each = [_told(dataset.tags(index)) for index in indexes]
 
     def per_band(wanted: Callable[[object], bool]) -> np.ndarray | None:
         for key, text in whole.items():
@@ -104,6 +104,11 @@ def read_band_tags(dataset: Any, path: str, indexes: Sequence[int]) -> BandTags:
     )
 
 
+def _told(tags: Mapping[str, str]) -> dict[str, str]:
+    """The tags without those that hold nothing, as empty braces."""
+    return {key: text for key, text in tags.items() if text.strip("{}[]() \t\r\n")}
+
+
 def _find(tags: Mapping[str, str], wanted: Callable[[object], bool]) -> str | None:
     return next((text.strip() for key, text in tags.items() if wanted(key)), None)
 
@@ -121,14 +126,15 @@ def _numbers(text: str, count: int, key: str, path: str) -> np.ndarray:
     entries = _entries(text)
     if len(entries) != count:
         raise ValueError(
-            f"{path}: the metadata list {len(entries)} values of {key!r} for {count} bands; correct the header"
+            f"{path}: the metadata list {len(entries)} values of {key!r} for {count} bands; correct the header, in "
+            f"which lists are written as in: {key} = {{1, 2, ...}}"
         )
     return np.array([_number(entry, repr(key), path) for entry in entries])
 
 
 def _entries(text: str) -> list[str]:
-    """What a list in braces, brackets or none holds, with commas or blanks between."""
-    bare = text.strip().strip("{}[]()")
+    """What a list in braces, brackets or none holds, with commas, semicolons or blanks between."""
+    bare = text.strip().strip("{}[]()").replace(";", ",")
     return [entry.strip() for entry in (bare.split(",") if "," in bare else bare.split()) if entry.strip()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
@@ -79,7 +80,7 @@ def beside(path: Path, name: str) -> Path | None:
 
 def data_file_of_header(header: Path) -> Path:
     """The data file of an ENVI header; ValueError where it is none or several could be, FileNotFoundError without."""
-    if first_bytes(header, 4).upper() != b"ENVI":
+    if first_bytes(header, 7).removeprefix(BOM_UTF8)[:4].upper() != b"ENVI":
         raise ValueError(f"{header}: not an ENVI header (the first line is not 'ENVI'); give the data file")
     stem = header.with_suffix("")
     others = [path for path in header.parent.iterdir() if path.name.startswith(stem.name) and path != header]

@@ -206,6 +206,12 @@ def test_envi_written_by_gdal_keeps_its_place(tmp_path):
         ("wavelength = {500, 600, 700}\n", r"list 3 values of 'wavelength' for 2 bands"),
         ("bbl = {1}\n", r"list 1 values of 'bbl' for 2 bands"),
         ("wavelength = {500, green}\n", r"'wavelength' holds ' ?green' where a number belongs"),
+        (
+            "wavelength = [500, 600]\n",
+            r"scene.hdr: wavelength = '\[500, 600\]' is no list .* as in: wavelength = \{450,",
+        ),
+        ("fwhm = {5 6}\n", r"scene.hdr: fwhm = '\{5 6\}' is no list of numbers in braces with commas between"),
+        ("wavelength = {500\n600}\n", r"list 1 values of 'wavelength' .* as in: wavelength = \{1, 2, ...\}"),
         ("reflectance scale factor = 0\n", "reflectance scale factor 0 is not positive"),
     ],
 )
@@ -235,3 +241,16 @@ def test_a_cube_travels_to_other_processes(tmp_path):
     for path in (raster, tmp_path / "cube.nc"):
         cube = open_cube(path)
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(cube)).values, cube.values)
+
+
+def test_empty_braces_tell_nothing_and_a_byte_order_mark_is_named(tmp_path):
+    empty = "".join(f"{key} = {{}}\n" for key in ("fwhm", "bbl", "data ignore value", "wavelength units"))
+    path = write_envi(tmp_path, np.ones((2, 3, 3)), "bsq", header="wavelength = {500, 600}\n" + empty)
+    cube = open_cube(path)
+    assert cube.wavelength.values.tolist() == [500.0, 600.0]
+    assert not {"fwhm", "good"} & set(cube.coords)
+    header = next(tmp_path.glob("*.hdr"))
+    header.write_bytes(b"\xef\xbb\xbf" + header.read_bytes())
+    for given in (path, header):
+        with pytest.raises(ValueError, match=r"scene\.hdr begins with a byte-order mark: save it as UTF-8 without one"):
+            open_cube(given)

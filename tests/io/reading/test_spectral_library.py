@@ -202,3 +202,28 @@ def test_values_that_are_cut_off_after_opening_are_an_error_that_names_the_file(
     path.write_bytes(b"")
     with pytest.raises(ValueError, match=r"lib\.sli: its values cannot be read, damaged or truncated"):
         table.load()
+
+
+@pytest.mark.parametrize("listed", ["[%s, %s, %s]", "(%s, %s, %s)", "{%s %s %s}", "{%s; %s; %s}", "{\n%s\n%s\n%s\n}"])
+def test_lists_in_other_marks_are_read_and_empty_ones_tell_nothing(tmp_path: Path, listed: str) -> None:
+    np.arange(6, dtype="<f4").tofile(tmp_path / "lib.sli")
+    text = "ENVI\nfile type = ENVI Spectral Library\nsamples = 3\nlines = 2\nbands = 1\ndata type = 4\n"
+    text += f"wavelength = {listed % (450, 460, 470)}\nfwhm = {{}}\nbbl = {{ }}\ndata ignore value = {{}}\n"
+    text += "wavelength units = {}\nreflectance scale factor = {}\nspectra names = {}\n"
+    for encoding in ("utf-8", "utf-8-sig"):
+        (tmp_path / "lib.hdr").write_text(text, encoding=encoding)
+        for given in ("lib.sli", "lib.hdr"):
+            table = open_cube(tmp_path / given)
+            assert table.wavelength.values.tolist() == [450.0, 460.0, 470.0]
+            assert set(table.coords) == {"wavelength"}
+            assert table.values.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
+def test_other_files_of_a_library_s_stem_are_what_they_are(tmp_path: Path) -> None:
+    write_library(tmp_path)
+    (tmp_path / "lib.csv").write_text("site,450,460\nwood,0.25,0.5\n")
+    assert open_cube(tmp_path / "lib.csv").values.tolist() == [[0.25, 0.5]]
+    (tmp_path / "lib.txt").write_text("site 450 460\nwood 0.25 0.5\n")
+    assert open_cube(tmp_path / "lib.txt").values.tolist() == [[0.25, 0.5]]
+    (tmp_path / "lib.img").write_bytes(b"II*\0")
+    assert choose_reader(tmp_path / "lib.img")[1].name == "raster"

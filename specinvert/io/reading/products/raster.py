@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import warnings
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -189,6 +190,7 @@ def describe_raster(source: Path) -> Description:
         opacity = dataset.count if _last_is_opacity(dataset) else None
         bands = [index for index in dataset.indexes if index != opacity]
         tags = read_band_tags(dataset, path, bands)
+        _require_lists(dataset, path)
         units = {dataset.units[index - 1] or None for index in bands}
         masks = dataset.mask_flag_enums
         nodata = [dataset.nodatavals[index - 1] for index in bands]
@@ -264,6 +266,8 @@ def _remedy(source: Path) -> str:
     header = header_of(source)
     if header is not None and not os.access(header, os.R_OK):
         return f"; no permission to read its header {header.name}"
+    if header is not None and first_bytes(header, len(BOM_UTF8)) == BOM_UTF8:
+        return f"; its header {header.name} begins with a byte-order mark: save it as UTF-8 without one (BOM)"
     if header is not None:
         return f"; check its header {header.name}, which may be damaged"
     if source.suffix.lower() in DATA_SUFFIXES[1:]:
@@ -285,6 +289,20 @@ def _check_envi(dataset: Any, path: str) -> None:
         raise ValueError(f"{path}: header offset holds {offset!r} where a number of bytes belongs; correct the header")
     sizes = {"bands": dataset.count, "lines": dataset.height, "samples": dataset.width}
     require_size(Path(path), int(offset), sizes, np.dtype(dataset.dtypes[0]).itemsize)
+
+
+def _require_lists(dataset: Any, path: str) -> None:
+    """Raise where an ENVI header lists numbers in a way that rioxarray does not read."""
+    tags = dataset.tags(ns="ENVI")
+    for key in ("wavelength", "fwhm"):
+        entries = tags.get(key, "").strip("{} ").split(",")
+        try:
+            _ = [float(entry) for entry in entries if entry.strip()]
+        except ValueError:
+            raise ValueError(
+                f"{header_of(Path(path)) or path}: {key} = {tags[key]!r:.40} is no list of numbers in braces with "
+                f"commas between; write it as in: {key} = {{450, 460, ...}}"
+            ) from None
 
 
 def _check_tiff_size(dataset: Any, path: str) -> None:

@@ -26,14 +26,14 @@ from ..convention import (
     warn_of_fills,
     with_bands,
 )
-from ..files import beside, data_file_of_header, first_bytes, header_of, require_size
+from ..files import DATA_SUFFIXES, beside, data_file_of_header, first_bytes, header_of, require_size
 
 NAME = "spectrum_name"
 """Coordinate along `sample` with the names of the spectra."""
 _SUFFIX = ".sli"
 _KIND = "envi spectral library"
 _TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
-_ENTRY = re.compile(r"^\s*([^={}\n]+?)\s*=\s*(\{[^}]*\}|[^\n]*)", re.MULTILINE)
+_ENTRY = re.compile(r"^\s*([^={}\n]+?)\s*=\s*(\{[^}]*\}|\[[^\]{}=]*\]|\([^){}=]*\)|[^\n]*)", re.MULTILINE)
 _UNSPECIFIED = "<unspecified>"
 
 
@@ -88,7 +88,9 @@ def matches(path: Path, head: bytes) -> bool:
         if path.suffix.lower() == _SUFFIX:
             header = header_of(path)
             return header is None or _kind(header) in (None, _KIND)
-        headers = (path.with_suffix(".hdr"), path.with_name(f"{path.name}.hdr"))
+        headers = [path.with_name(f"{path.name}.hdr")]
+        if path.suffix.lower() in DATA_SUFFIXES and beside(path, f"{path.stem}{_SUFFIX}") is None:
+            headers.append(path.with_suffix(".hdr"))
         return any(header.is_file() and _kind(header) == _KIND for header in headers)
     except (OSError, ValueError):
         return path.suffix.lower() == _SUFFIX
@@ -133,8 +135,9 @@ def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr
     raw = xr.DataArray(unread, name="spectra")
     table = chunk_cube(raw, chunks, whole="wavelength", path=str(data)).rename("cube")
     table = with_bands(table, tags.wavelength, tags.unit, header, fwhm=tags.fwhm, good=tags.good)
-    if "spectra names" in entries:
-        names = [" ".join(name.split()) for name in entries["spectra names"].strip("{}").split(",")]
+    listed = entries.get("spectra names", "").strip("{}[] \t\r\n").removesuffix(",")
+    if listed:
+        names = [" ".join(name.split()) for name in listed.split(",")]
         if len(names) != spectra:
             raise ValueError(
                 f"{header}: {len(names)} spectra names for {spectra} spectra, the lines; correct the header, in which "
@@ -163,8 +166,8 @@ def _both(path: Path) -> tuple[Path, Path]:
 
 def _kind(header: Path) -> str | None:
     """The file type that an ENVI header tells, in lower case; None where the file is no header."""
-    text = header.read_bytes()
-    entries = _ENTRY.findall(text.decode("utf-8", "replace")) if text[:4].upper() == b"ENVI" else []
+    text = header.read_bytes().decode("utf-8-sig", "replace")
+    entries = _ENTRY.findall(text) if text[:4].upper() == "ENVI" else []
     return next((value.strip().lower() for key, value in reversed(entries) if key.lower() == "file type"), None)
 
 
@@ -172,7 +175,7 @@ def _entries(header: Path) -> dict[str, str]:
     """What a header tells, by keys in lower case."""
     if not first_bytes(header, 4):
         raise ValueError(f"{header}: the file is empty (0 bytes); check how it was written or copied")
-    text = header.read_bytes().decode("utf-8", "replace")
+    text = header.read_bytes().decode("utf-8-sig", "replace")
     if not text.upper().startswith("ENVI"):
         raise ValueError(f"{header}: not an ENVI header (the first line is not 'ENVI'); check how it was copied")
     if text.count("{") != text.count("}"):
