@@ -270,6 +270,8 @@ def read_config(path: Path, command: click.Command) -> dict[str, Any]:
         raise FileNotFoundError(f"{path}: no such file")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path}: not a readable TOML file: lists or tables are nested too deep") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
         raise ValueError(f"{path}: not a readable TOML file: {error}") from error
     name = str(command.name)

@@ -18,6 +18,7 @@ from labelled import PARAMETERS, WAVELENGTHS, assert_close, make_cube, make_trai
 from specinvert import GLLiMInverter, load_inverter, open_cube, save_maps
 from specinvert._version import __version__
 from specinvert.cli import main
+from specinvert.cli.options import read_config
 
 COMMANDS = [
     *(
@@ -434,3 +435,10 @@ def test_most_pixels_out_of_domain_and_another_scale_are_told_by_invert_and_its_
         assert result.stderr.count("about 10 000 times those of training: divide them by 10 000") == 1
     assert "29 of 29 pixels with data are out of the domain of training" in done.stderr
     assert run("invert", folder / "model.nc", folder / "scene.nc", "-o", folder / output).stderr == ""
+
+
+def test_settings_that_are_nested_too_deep_are_an_error_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("[invert]\nnoise = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(ValueError, match=r"deep\.toml: not a readable TOML file: .* nested too deep"):
+        read_config(path, main.commands["invert"])

@@ -152,3 +152,12 @@ def test_complex_numbers_and_a_variable_of_a_raster_are_errors(tmp_path):
         open_cube(path)
     with pytest.raises(ValueError, match="variable='r' is for netCDF"):
         open_cube(path, variable="r")
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_cell_longer_than_any_number_is_an_error_in_one_line(tmp_path, row):
+    lines = ["450,550,lai", "0.1,0.2,1", "0.3,0.2,1"]
+    lines[row] = "1" * 200_000 + lines[row][3:]
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"a line of 2000[0-9]+ characters is none of a table .*: check the file"):
+        open_cube(tmp_path / "table.csv")

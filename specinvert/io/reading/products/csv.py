@@ -225,7 +225,10 @@ def _delimiter(line: str, following: str = "", *, suffix: str) -> str:
 def _fields(line: str, delimiter: str) -> list[str]:
     if delimiter == " ":
         return line.split()
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, skipinitialspace=True), [])
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error as error:
+        raise ValueError(f"a line of {len(line)} characters is none of a table ({error}): check the file") from None
 
 
 def _last_line(path: Path, encoding: str) -> str:
