@@ -145,6 +145,11 @@ def _each(texts: Sequence[str | None], path: str) -> np.ndarray | None:
     return np.array([_number(text, f"band {i + 1}", path) for i, text in enumerate(texts)])
 
 
+def is_percent(name: str) -> bool:
+    """Tell whether a column's name says that its values are in percent."""
+    return _PERCENT.search(name.lower()) is not None
+
+
 def is_scale_name(name: object) -> bool:
     """Tell whether `name` is a known name of the scale of stored numbers."""
     return letters_of(name) in _SCALE

@@ -227,7 +227,8 @@ def test_the_command_line_trains_on_a_table_and_evaluates_with_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("wavelength,a\n500,1\n600,2\n", r"wavelengths run down the rows: turn the table"),
+        ("wavelength,fwhm\n500,1\n600,2\n", "has wavelengths and no spectra, but 'fwhm'; give their columns"),
+        ("x,a\n500,1\n510,2\n520,2\n530,2\n540,1\n", "500 to 540 in 'x', call that column 'wavelength'"),
         ("name,lai\na,1\n", "no columns are named by wavelength, .*the columns are 'name', 'lai'"),
         ("500,600,700\n1,2,3\n4,5", "the last row has 2 fields for 3 columns: truncated"),
         ("500,600\n0.1,0.2\n0.1,0.2,0.3\n0.1,0.2\n", "not a readable table"),
@@ -249,10 +250,21 @@ def test_a_bad_table_is_one_clear_error(tmp_path, text, message):
         assert "\n" not in str(caught.value)
 
 
-def test_a_text_file_with_wavelengths_down_the_rows_is_to_be_turned(tmp_path):
-    path = write(tmp_path / "field.txt", "Wavelength\tsnow0.asd\tsnow1.asd\n350\t0.9\t0.8\n351\t0.9\t0.7\n")
-    with pytest.raises(ValueError, match=r"field\.txt: .*wavelengths run down the rows: turn the table"):
-        open_cube(path)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("field.txt", "Wavelength\tsnow0.asd\tsnow1.asd\n350\t0.5\t0.25\n351\t1\t0\n"),
+        ("excel.csv", "sep=;\r\nlambda (nm);snow0.asd;snow1.asd\r\n350;0,5;0,25\r\n351;1;0\r\n"),
+        ("preamble.csv", "By,A,B\nDate,1.5.2024,\n\nnm,snow0.asd,snow1.asd\n350,0.5,0.25\n351,1,0\n"),
+        ("microns.csv", "Wavelength [um],snow0.asd %,snow1.asd %\n0.35,50,25\n0.351,100,0\n"),
+    ],
+)
+def test_wavelengths_down_the_rows_are_read_with_a_spectrum_a_column(tmp_path, name, text):
+    table = open_cube(write(tmp_path / name, text))
+    assert describe_bands(table, find_band_dim(table)).wavelength == pytest.approx([350.0, 351.0])
+    assert table.values.tolist() == [[0.5, 1.0], [0.25, 0.0]]
+    assert [label.removesuffix(" %") for label in table.spectrum_name.values] == ["snow0.asd", "snow1.asd"]
+    assert "wavelengths run down the rows" in table.attrs["history"]
 
 
 def test_what_is_no_text_or_empty_is_one_clear_error(tmp_path):

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from ....cubes import is_wavelength_name
-from ..band_tags import SpectralColumns, columns_of_sensor, numbered_bands, spectral_columns
+from ....cubes import is_fwhm_name, is_good_name, is_wavelength_name, length_unit
+from ..band_tags import SpectralColumns, columns_of_sensor, is_percent, numbered_bands, spectral_columns
 from ..convention import Chunks, chunk_cube, fill_places, tell, with_bands
 from ..files import clear_errors, first_bytes
+from .spectral_library import NAME
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,7 @@ SPECTRA = "reflectance"
 _DELIMITERS = ("\t", ";", ",")
 _TAIL_BYTES = 4_000_000
 _FIRST_LINES = 50
+_LEAST_ROWS, _LONGEST_UM, _SHORTEST_NM, _LONGEST_NM = 5, 100.0, 100.0, 1e5
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _WITH_COMMA, _WITH_POINT = (re.compile(rf"[-+]?\d*{mark}\d+(e[-+]?\d+)?", re.IGNORECASE) for mark in (",", r"\."))
@@ -75,7 +77,8 @@ def read_spectra_table(
     Columns named by wavelength ("550", "550nm", "Wave_550", "R550.5", "0.55 um", "B1_450nm") or by bands of Sentinel-2
     ("B02", "B8A", where no column is called by a further number) make the variable `reflectance` (sample, wavelength);
     the wavelengths of the latter are those of Sentinel-2A. Other columns are coordinates along `sample`, numbers or
-    text, and unnamed ones are left out.
+    text, and unnamed ones are left out. Where no columns are named so and the first is called "wavelength", "lambda",
+    "nm" or the like, each further column is a spectrum, and its name the coordinate `spectrum_name`.
 
     Values in percent are divided by 100: where the names of the columns say percent, or where more than half of the
     values are above 1.5 and none is above 130. NaN are -9999, -32768 and values beyond 1e15, which are fills of other
@@ -100,10 +103,15 @@ def read_spectra_table(
     called = {_plain(name, delimiter): name for name in names}
     groups = spectral_columns(list(called))
     given = None if groups or sensor is None else columns_of_sensor(list(called), *sensor)
-    chosen = _choose(groups if given is None else [given], columns, names, path)
-    table = _columns(path, names, options)
-    values = np.stack([_numbers(table.pop(called[name]), name, path) for name in chosen.names], axis=1)
-    history = []
+    history, turned = [], not groups and given is None and columns is None and _is_axis(names[0])
+    if turned:
+        chosen, values = _down_the_rows(_columns(path, names, options), path)
+        table, history = {}, ["wavelengths run down the rows, each further column is a spectrum"]
+    else:
+        hint = "" if groups or given is not None else _hint(_columns(path, names, options))
+        chosen = _choose(groups if given is None else [given], columns, names, hint, path)
+        table = _columns(path, names, options)
+        values = np.stack([_numbers(table.pop(called[name]), name, path) for name in chosen.names], axis=1)
     if chosen.sensor is not None:
         history.append(f"wavelengths are those of {chosen.sensor}, told by the names of the columns")
     if given is not None:
@@ -124,6 +132,9 @@ def read_spectra_table(
     spectra = with_bands(spectra, chosen.wavelength, chosen.unit, path, fwhm=chosen.fwhm)
     _check_free(list(table), spectra, path)
     spectra = spectra.assign_coords({name: ("sample", _column(column)) for name, column in table.items()})
+    if turned:
+        names_of = np.array(chosen.names)
+        spectra = spectra.assign_coords({NAME: ("sample", names_of, {"long_name": "name of the spectrum"})})
     if chosen.sensor is not None:
         attrs["sensor"] = chosen.sensor
         spectra.fwhm.attrs["comment"] = f"from the table of {chosen.sensor}"
@@ -188,7 +199,15 @@ def _layout(path: Path, bare: bool = False) -> tuple[list[str], str, dict[str, A
 
 
 def _beginning(lines: list[str], start: int, ending: str, separator: str | None, suffix: str, bare: bool) -> int:
-    """Which line has the names of the columns: the first, or one after a preamble that has as many as the rows."""
+    """Which line has the names of the columns: the first, or one after a preamble that has as many as the rows.
+
+    A line that begins with a name of wavelengths has them, even where the preamble is as wide.
+    """
+    for i, line in enumerate(lines[start:-1], start):
+        if _is_axis(re.split(r"[\t;,]", line, maxsplit=1)[0].strip(' "')):
+            delimiter = separator or _delimiter(*lines[i : i + 2], suffix=suffix)
+            if len(_fields(line, delimiter)) == len(_fields(lines[i + 1], delimiter)):
+                return i
     widest = max(len(_fields(ending, delimiter)) for delimiter in ([separator] if separator else _DELIMITERS))
     most = len(_fields(lines[start], separator or _delimiter(*lines[start : start + 2], suffix=suffix)))
     if most >= widest:
@@ -256,7 +275,39 @@ def _columns(path: Path, names: list[str], options: dict[str, Any]) -> dict[str,
     return {name: frame[i] for i, name in enumerate(names) if name.strip() and not name.startswith("Unnamed:")}
 
 
-def _choose(groups: list[SpectralColumns], wanted: str | None, names: list[str], path: Path) -> SpectralColumns:
+def _is_axis(name: str) -> bool:
+    """Whether a column of this name holds wavelengths: "Wavelength (nm)", "lambda", "nm"."""
+    return is_wavelength_name(name) or length_unit(name.strip()) in ("nm", "um")
+
+
+def _down_the_rows(table: dict[str, Any], path: Path) -> tuple[SpectralColumns, np.ndarray]:
+    """The further columns of a table whose first holds wavelengths, and their values as (sample, wavelength)."""
+    first, *others = table
+    wrong = [name for name in others if is_fwhm_name(name) or is_good_name(name)]
+    if wrong or not others:
+        raise ValueError(f"{path}: has wavelengths and no spectra, but {_some(wrong) or 'nothing'}; give their columns")
+    wavelength = _numbers(table[first], first, path)
+    words = [length_unit(word) for word in re.findall(r"[a-zµμ]+", first.lower())]
+    unit = next((word for word in words if word in ("nm", "um")), "um" if wavelength.max() < _LONGEST_UM else "nm")
+    values = np.stack([_numbers(table[name], name, path) for name in others])
+    percent = all(is_percent(name) for name in others)
+    return SpectralColumns("", tuple(others), wavelength, unit, percent), values
+
+
+def _hint(table: dict[str, Any]) -> str:
+    """What to do where the first column of a table without spectra may hold wavelengths; else empty."""
+    name, column = next(iter(table.items()), ("", None))
+    if column is None or column.dtype.kind not in "iuf" or len(column) < _LEAST_ROWS:
+        return ""
+    low, high = column.min(), column.max()
+    if not column.is_monotonic_increasing or low < _SHORTEST_NM or high > _LONGEST_NM:
+        return ""
+    return f"; if wavelengths run down the rows, {low:g} to {high:g} in {name!r}, call that column 'wavelength'"
+
+
+def _choose(
+    groups: list[SpectralColumns], wanted: str | None, names: list[str], hint: str, path: Path
+) -> SpectralColumns:
     listed = ", ".join(f"{group.label!r} ({len(group.names)} columns such as {group.names[0]!r})" for group in groups)
     if wanted is not None:
         named = [group for group in groups if group.label.lower() == wanted.strip(" _.-").lower()]
@@ -270,10 +321,9 @@ def _choose(groups: list[SpectralColumns], wanted: str | None, names: list[str],
             "wavelength, as in 'B1_450nm' or '450nm', or give a sensor= with as many bands in training"
         )
     if not groups:
-        turned = " (wavelengths run down the rows: turn the table, one spectrum a row)"
         raise ValueError(
             f"{path}: no columns are named by wavelength, such as '550', 'Wave_550' or '550nm'; the columns are "
-            f"{_some(names)}{turned if is_wavelength_name(names[0]) else ''}"
+            f"{_some(names)}{hint}"
         )
     if len(groups) > 1 and len(groups[0].names) == len(groups[1].names):
         raise ValueError(f"{path}: several groups of columns could be the spectra: {listed}; pass variable=")
