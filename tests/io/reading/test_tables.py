@@ -256,11 +256,14 @@ def test_a_bad_table_is_one_clear_error(tmp_path, text, message):
         ("field.txt", "Wavelength\tsnow0.asd\tsnow1.asd\n350\t0.5\t0.25\n351\t1\t0\n"),
         ("excel.csv", "sep=;\r\nlambda (nm);snow0.asd;snow1.asd\r\n350;0,5;0,25\r\n351;1;0\r\n"),
         ("preamble.csv", "By,A,B\nDate,1.5.2024,\n\nnm,snow0.asd,snow1.asd\n350,0.5,0.25\n351,1,0\n"),
+        ("blanks.txt", "wavelength snow0.asd snow1.asd\n350 0.5 0.25\n351 1 0\n"),
+        ("preamble.txt", "File: one\n\nWavelength\tsnow0.asd\tsnow1.asd\n350\t0.5\t0.25\n351\t1\t0\n"),
         ("microns.csv", "Wavelength [um],snow0.asd %,snow1.asd %\n0.35,50,25\n0.351,100,0\n"),
     ],
 )
 def test_wavelengths_down_the_rows_are_read_with_a_spectrum_a_column(tmp_path, name, text):
-    table = open_cube(write(tmp_path / name, text))
+    (tmp_path / name).write_text(text, encoding="utf-16" if name == "preamble.txt" else "utf-8")
+    table = open_cube(tmp_path / name)
     assert describe_bands(table, find_band_dim(table)).wavelength == pytest.approx([350.0, 351.0])
     assert table.values.tolist() == [[0.5, 1.0], [0.25, 0.0]]
     assert [label.removesuffix(" %") for label in table.spectrum_name.values] == ["snow0.asd", "snow1.asd"]

@@ -29,6 +29,7 @@ _TAIL_BYTES = 4_000_000
 _FIRST_LINES = 50
 _LEAST_ROWS, _LONGEST_UM, _SHORTEST_NM, _LONGEST_NM = 5, 100.0, 100.0, 1e5
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _WITH_COMMA, _WITH_POINT = (re.compile(rf"[-+]?\d*{mark}\d+(e[-+]?\d+)?", re.IGNORECASE) for mark in (",", r"\."))
 _LARGEST_FRACTION, _LARGEST_PERCENT = 2.0, 130.0
@@ -46,16 +47,17 @@ def matches(path: Path, head: bytes) -> bool:
         return False
     if suffix != ".txt":
         return True
-    lines = [line for line in head.decode("utf-8-sig", "replace").splitlines() if not line.startswith("#")]
+    lines = head.decode(_encoding(head), "replace").splitlines()
+    if any(_is_axis(_first_field(line)) for line in lines):
+        return True
+    lines = [line for line in lines if not (line.startswith("#") or _SEPARATOR.fullmatch(line))]
     try:
-        delimiter = _delimiter(*lines[:2], suffix=suffix)
+        delimiter = _delimiter(lines[0], *lines[1:2], suffix=suffix)
         names = next(csv.reader(lines[:1], delimiter=delimiter, skipinitialspace=True))
     except (csv.Error, StopIteration, IndexError):
         return False
     names = [_plain(name, delimiter) for name in (names[:-1] if len(lines) == 1 else names)]
-    if spectral_columns(names) or len(numbered_bands(names)) > 1:
-        return True
-    return bool(names) and is_wavelength_name(names[0])
+    return bool(spectral_columns(names)) or len(numbered_bands(names)) > 1 or (bool(names) and _is_axis(names[0]))
 
 
 def read(path: Path, chunks: Chunks = "auto", variable: str | None = None) -> xr.DataArray:
@@ -161,7 +163,7 @@ def _layout(path: Path, bare: bool = False) -> tuple[list[str], str, dict[str, A
 
     A table begins after comments, Excel's "sep=;", and lines of fewer fields than the names and the rows have.
     """
-    encoding = "utf-16" if first_bytes(path, 2) in _UTF_16 else "utf-8-sig"
+    encoding = _encoding(first_bytes(path, 2))
     told = "not a table in UTF-8 text ({0.reason}); save it as CSV in UTF-8"
     lines: list[str] = []
     with clear_errors(path, told, UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
@@ -169,7 +171,7 @@ def _layout(path: Path, bare: bool = False) -> tuple[list[str], str, dict[str, A
             lines.append(line.rstrip("\r\n"))
             if len(lines) > 1 and sum(map(len, lines)) > _TAIL_BYTES:
                 break
-    stated = [re.fullmatch(r'"?sep=(.)"?', line, re.IGNORECASE) for line in lines]
+    stated = [_SEPARATOR.fullmatch(line) for line in lines]
     separator = next((match[1] for match in stated if match), None)
     begun = [not (line.startswith("#") or match) for line, match in zip(lines, stated, strict=True)]
     start = begun.index(True) if True in begun else len(lines)
@@ -204,7 +206,7 @@ def _beginning(lines: list[str], start: int, ending: str, separator: str | None,
     A line that begins with a name of wavelengths has them, even where the preamble is as wide.
     """
     for i, line in enumerate(lines[start:-1], start):
-        if _is_axis(re.split(r"[\t;,]", line, maxsplit=1)[0].strip(' "')):
+        if _is_axis(_first_field(line)):
             delimiter = separator or _delimiter(*lines[i : i + 2], suffix=suffix)
             if len(_fields(line, delimiter)) == len(_fields(lines[i + 1], delimiter)):
                 return i
@@ -219,6 +221,14 @@ def _beginning(lines: list[str], start: int, ending: str, separator: str | None,
             return i
         most = max(most, len(names))
     return start
+
+
+def _encoding(head: bytes) -> str:
+    return "utf-16" if head[:2] in _UTF_16 else "utf-8-sig"
+
+
+def _first_field(line: str) -> str:
+    return re.split(r"[\t;,]", line, maxsplit=1)[0].strip(' "')
 
 
 def _bare(names: list[str], delimiter: str) -> bool:
