@@ -1,9 +1,10 @@
 """What measured spectra show that simulations lack: a smooth covariance, learnt without labels.
 
 A spectrometer, a crop or a soil differs from its simulation by a curve that the nuisance of training does not hold. Its
-covariance is taken as S = diag(a) K diag(a), with K_jl = exp(-|lambda_j - lambda_l| / 300 nm) and one amplitude a_j a
-band, and added to the noise of every component; weights and prior stay as they are, because the discrepancy is common
-to all spectra and a prior that may move explains it.
+covariance is taken as S = diag(a) K diag(a), with one amplitude a_j a band and K_jl the mean of
+exp(-|lambda_j - lambda_l| / l) over lengths l of 300 and 1500 nm, because errors are local and broad. It is added to
+the noise of every component; weights and prior stay as they are, because the discrepancy is common to all spectra and a
+prior that may move explains it.
 
 Three steps. The *nearest residual* tells how far measured spectra are from the support of the simulations, whatever
 their density, beyond what simulations with a fresh nuisance are. What is *absorbed*, because the nearest spectra follow
@@ -23,8 +24,9 @@ from scipy.ndimage import uniform_filter1d
 from ..gllim.core import Array
 from ..gllim.posterior import SpectralMixture
 
-LENGTH = 300.0
-"""Length over which the discrepancy is alike, nm."""
+LENGTHS = 300.0, 1500.0
+"""Lengths over which the discrepancy is alike, nm. With the first alone intervals hold less than they say under smooth
+curves of that length."""
 NEIGHBOURS, NEIGHBOURING = 5, 3
 """Nearest simulations whose mean stands for a spectrum, and bands over which mean squares are averaged: in a single one
 the excess errs, and one of zero would make the model trust that band as before."""
@@ -44,9 +46,10 @@ MATCHINGS, LARGEST_MATCH, JITTER = 5, 4.0, 1e-10
 """Steps that match what is absorbed, the greatest ratio that one follows, and what keeps K positive definite."""
 
 
-def correlation(positions: Array, length: float = LENGTH) -> Array:
+def correlation(positions: Array) -> Array:
     """K (D, D) of bands at ``positions`` (D,), in nm."""
-    return np.asarray(np.exp(-np.abs(positions[:, None] - positions) / length))
+    apart = np.abs(positions[:, None] - positions)
+    return np.asarray(np.mean([np.exp(-apart / length) for length in LENGTHS], axis=0))
 
 
 def nearest(spectra: Array, library: Array, without: Sequence[NDArray[np.intp]] = ()) -> tuple[Array, NDArray[np.intp]]:
