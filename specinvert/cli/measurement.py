@@ -37,6 +37,14 @@ from .options import (
 )
 from .values import Preparation, noise_of, read_known, read_noise
 
+N_SPECTRA = click.option(
+    "--n-spectra",
+    type=click.IntRange(20),
+    default=1000,
+    show_default=True,
+    help="How many spectra of SCENE are used at most.",
+)
+
 
 @click.command(cls=Command, short_help="Rank models by spectra whose parameters are not known.")
 @click.argument("spectra", type=FILE)
@@ -148,13 +156,7 @@ def check(
 @click.argument("scene", type=FILE)
 @click.option("--training", type=FILE, required=True, help="The training set of MODEL.")
 @click.option("-o", "--output", type=FILE, required=True, help="What was found, to write (.nc), for --noise.")
-@click.option(
-    "--n-spectra",
-    type=click.IntRange(20),
-    default=1000,
-    show_default=True,
-    help="How many spectra of SCENE are compared at most.",
-)
+@N_SPECTRA
 @click.option("--force", is_flag=True, help="Write what is refused, too.")
 @FIGURE
 @VARIABLE
@@ -212,13 +214,7 @@ def adapt(
 @click.argument("model", type=FILE)
 @click.argument("scene", type=FILE)
 @click.option("-o", "--output", type=FILE, required=True, help="Model file to write (.nc).")
-@click.option(
-    "--n-spectra",
-    type=click.IntRange(20),
-    default=1000,
-    show_default=True,
-    help="How many spectra of SCENE are used at most.",
-)
+@N_SPECTRA
 @click.option("--force", is_flag=True, help="Take a step that is refused, too.")
 @NOISE
 @VARIABLE

@@ -20,8 +20,7 @@ SPECTRA = 1000
 
 def typical_values(theta: GLLiMParameters, transform: SpectraTransform) -> Array:
     """Root mean square (D,) of each band of training spectra, in their own units, by the model without its noise."""
-    means = np.einsum("kdl,kl->kd", theta.A, theta.c) + theta.b
-    squares = transform.inverse(means) ** 2
+    squares = transform.inverse(theta.centres()) ** 2
     if transform.kind is None:
         squares = squares + np.einsum("kdl,klm,kdm->kd", theta.A, theta.Gamma, theta.A)
     return np.asarray(np.sqrt(theta.pi @ squares))

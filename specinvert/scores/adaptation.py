@@ -160,17 +160,17 @@ def calibrate_windows(
     def covariance() -> Array:
         return np.asarray(amplitude[:, None] * kernel * amplitude)
 
-    signal, some = np.sqrt((spectra**2).mean(axis=0)), spectra[:: -(-len(spectra) // CALIBRATING)]
+    signal, rows = np.sqrt((spectra**2).mean(axis=0)), slice(None, None, -(-len(spectra) // CALIBRATING))
     least = np.maximum(beyond.amplitude, LEAST_SIGNAL * signal)
-    simulated, plain = predicted(beyond.matched)[0], predicted(some)[1]
+    simulated, (before, plain) = predicted(beyond.matched)[0], predicted(spectra)
     amplitude = np.maximum(least, LEAST_START * signal)
     for _ in range(STEPS):
         former = amplitude.copy()
-        for i, (q, variance) in enumerate(zip(*predicted(some, covariance()), strict=True)):
-            kept = float(np.minimum(plain[i] / variance, 1.0).mean())
+        for i, (q, variance) in enumerate(zip(*predicted(spectra[rows], covariance()), strict=True)):
+            kept = float(np.minimum(plain[i][rows] / variance, 1.0).mean())
             ratio = q / (1.0 + max(simulated[i] - 1.0, 0.0) * kept)
             grown = amplitude[parts[i]] * np.clip(ratio, 1.0 / LARGEST_STEP, LARGEST_STEP) ** DAMPING
             amplitude[parts[i]] = np.maximum(least[parts[i]], grown)
         if np.abs(amplitude / former - 1.0).max() < SETTLED:
             break
-    return WindowAmplitudes(amplitude, predicted(spectra)[0], predicted(spectra, covariance())[0], simulated)
+    return WindowAmplitudes(amplitude, before, predicted(spectra, covariance())[0], simulated)
